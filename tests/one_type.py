@@ -1,4 +1,4 @@
-"""Collectives that have one datatype for all blocks, with random types, in every form, in host memory."""
+"""Collectives that have one datatype for all blocks, with random types, in every form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import calls
 import oracle
 from pending import FORMS, nonblocking, persistent
 from redistribution import GUARD, NAMED, POISON, bytes_of
-from world import MPI
+from world import MPI, Placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,16 +61,16 @@ class Row:
         low, high = oracle.span(self.tree, elements)
         self.extent = self.tree.type_map.extent
         self.origin = GUARD - min(low, 0)
-        self.memory = np.full(self.origin + max(high, 0) + GUARD, POISON, np.uint8)
-        self.wanted = self.memory.copy()
+        self.memory = Placed(np.full(self.origin + max(high, 0) + GUARD, POISON, np.uint8))
+        self.wanted = self.memory.array.copy()
         self.type = oracle.as_mpi(self.tree, MPI).Commit() if self.made else MPI.BYTE
         self.factor = 1 if self.made else unit
-        self.buffer: Any = self.memory[self.origin :]
+        self.buffer: Any = self.memory.at(self.origin)
         if absolute:
             self._make_absolute()
 
     def _make_absolute(self) -> None:
-        address = MPI.Get_address(self.buffer)
+        address = self.memory.address + self.origin
         lower, extent = self.type.Get_extent()
         placed = self.type.Create_hindexed([1], [address])
         absolute = placed.Create_resized(address + lower, extent).Commit()
@@ -79,17 +79,23 @@ class Row:
             self.type.Free()
         self.made, self.buffer, self.type = True, MPI.BOTTOM, absolute
 
-    def put(self, at: int, packed: Any, memory: Any = None) -> None:
-        where = self.origin + at * self.extent
-        oracle.unpack(self.tree, len(packed) // self.unit, packed, self.memory if memory is None else memory, where)
+    def _unpack(self, at: int, packed: Any, into: Any) -> None:
+        oracle.unpack(self.tree, len(packed) // self.unit, packed, into, self.origin + at * self.extent)
+
+    def put(self, at: int, packed: Any) -> None:
+        self._unpack(at, packed, self.memory.array)
+        self.memory.put()
 
     def expect(self, at: int, packed: Any) -> None:
-        self.put(at, packed, self.wanted)
+        self._unpack(at, packed, self.wanted)
+
+    def expect_no_change(self) -> None:
+        self.wanted[:] = self.memory.array
 
     def renewal(self) -> Callable[[], None]:
         """Puts the memory back as it is now."""
-        before = self.memory.copy()
-        return lambda: np.copyto(self.memory, before)
+        before = self.memory.array.copy()
+        return lambda: self.memory.fill(before)
 
     def all(self, count: int) -> list[Any]:
         return [self.buffer, count * self.factor, self.type]
@@ -101,7 +107,7 @@ class Row:
         return [self.buffer, *scaled, self.type]
 
     def check(self) -> None:
-        np.testing.assert_array_equal(self.memory, self.wanted)
+        np.testing.assert_array_equal(self.memory.get(), self.wanted)
         if self.made:
             self.type.Free()
 
@@ -138,7 +144,7 @@ def shape_of(name: str, size: int, seed: int, unit: int) -> Shape:
 def filled(row: Row, blocks: Sequence[Any], places: Sequence[int]) -> Row:
     for at, packed in zip(places, blocks, strict=True):
         row.put(at, packed)
-    row.wanted[:] = row.memory
+    row.expect_no_change()
     return row
 
 
@@ -181,7 +187,7 @@ def run(
     if name in ROOTED:
         rank_is_root = rank == root
         if not rank_is_root:
-            into.wanted[:] = into.memory
+            into.expect_no_change()
         call(send if rank_is_root or not in_place else out.all(row[0]), receive if rank_is_root else None, root)
     else:
         call(send, receive)

@@ -46,6 +46,7 @@ __all__ = [
     "METHODS",
     "MPI",
     "Memory",
+    "Placed",
     "acted",
     "carried",
     "committed",
@@ -156,10 +157,10 @@ class Placement:
 placement = Placement(os.environ.get("MPITEST_MEMORY", "host"))
 
 
-def needs_host_memory() -> None:
-    """Skips a test in which the library alone accesses the memory under test."""
+def needs_host_memory(reason: str = "without tempi the library cannot reach device memory") -> None:
+    """Skips a test on a device, by default one in which the library alone accesses the memory under test."""
     if placement.device:
-        pytest.skip("without tempi the library cannot reach device memory")
+        pytest.skip(reason)
 
 
 def disabled_if(off: bool) -> contextlib.AbstractContextManager[None]:
@@ -257,6 +258,40 @@ class Memory:
         expected = np.full_like(self._whole, POISON) if before is None else before
         oracle.unpack(self.tree, self.count, packed, expected, self.origin)
         np.testing.assert_array_equal(self._get(), expected)
+
+
+class Placed:
+    """Bytes where the run says: in host memory, or in device memory with a copy on the host."""
+
+    def __init__(self, array: Any) -> None:
+        """A contiguous array, which is the copy, or the memory itself."""
+        self.array = array
+        self._bytes = array.reshape(-1).view(np.uint8)
+        self._device = DeviceMemory(self._bytes.size) if placement.device else None
+        self.put()
+
+    def put(self) -> None:
+        """Brings what was written into the array to the device."""
+        if self._device:
+            self._device.write(self._bytes)
+
+    def get(self) -> Any:
+        """The array, with the bytes as they are now."""
+        if self._device:
+            self._bytes[:] = self._device.read()
+        return self.array
+
+    def fill(self, value: Any) -> None:
+        self.array[...] = value
+        self.put()
+
+    def at(self, offset: int = 0) -> Any:
+        """The bytes from that one on as a buffer. A request made with it keeps the memory alive."""
+        return self._device.at(offset) if self._device else self._bytes[offset:]
+
+    @property
+    def address(self) -> int:
+        return self._device.address if self._device else int(self._bytes.ctypes.data)
 
 
 def outcome(action: Callable[[], Any]) -> Any:

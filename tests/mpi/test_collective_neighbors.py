@@ -13,7 +13,7 @@ import calls
 import oracle
 from pending import FORMS, agree, forms
 from redistribution import NAMED, blocks_between, bytes_of, exchange
-from world import MPI, carried, is_on_several_hosts, needs_host_memory, snapshot
+from world import MPI, Placed, carried, is_on_several_hosts, snapshot
 
 VECTOR = oracle.Vector(40, 3, 5, NAMED[2])
 OPEN_MPI = "Open MPI" in MPI.Get_library_version()
@@ -23,11 +23,12 @@ def opposite_blocks(cart: Any) -> tuple[Any, Any, Any]:
     """For and from the neighbours in two dimensions, one element of VECTOR each: sent, received, and as is to come."""
     near = [rank for d in range(2) for rank in cart.Shift(d, 1)]
     unit, extent = len(oracle.element_offsets(VECTOR, 1)), VECTOR.type_map.extent
-    out, into = np.zeros(5 * extent, np.uint8), np.zeros(5 * extent, np.uint8)
-    wanted = into.copy()
+    out, into = (Placed(np.zeros(5 * extent, np.uint8)) for _ in range(2))
+    wanted = into.array.copy()
     for e, source in enumerate(near):
-        oracle.unpack(VECTOR, 1, bytes_of(10 * cart.rank + e, unit), out, e * extent)
+        oracle.unpack(VECTOR, 1, bytes_of(10 * cart.rank + e, unit), out.array, e * extent)
         oracle.unpack(VECTOR, 1, bytes_of(10 * source + (e ^ 1), unit), wanted, e * extent)
+    out.put()
     return out, into, wanted
 
 
@@ -35,7 +36,6 @@ def opposite_blocks(cart: Any) -> tuple[Any, Any, Any]:
 @pytest.mark.parametrize("name", ["Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw"])
 def test_neighbours_that_are_one_get_the_opposite_block_at_once(comm: Any, name: str, duplicated: bool) -> None:
     """By the first call of the communicator, in which its processes cannot agree on anything."""
-    needs_host_memory()
     made = comm.Create_cart([2, comm.size // 2] if comm.size % 2 == 0 else [1, comm.size], [True, True])
     cart = made.Dup() if duplicated else made
     datatype = oracle.as_mpi(VECTOR, MPI).Commit()
@@ -43,13 +43,13 @@ def test_neighbours_that_are_one_get_the_opposite_block_at_once(comm: Any, name:
     in_bytes = name.endswith("w")
     places = [e * (VECTOR.type_map.extent if in_bytes else 1) for e in range(4)]
     more = [1] if name == "Neighbor_alltoall" else [[1] * 4, places]
-    arguments = [[buffer, *more, [datatype] * 4 if in_bytes else datatype] for buffer in (out, into)]
+    arguments = [[side.at(), *more, [datatype] * 4 if in_bytes else datatype] for side in (out, into)]
     for _ in range(3):
-        into[:] = 0
+        into.fill(0)
         # A call with types of blocks needs no agreement, so tempi has it.
         with carried(cart, name) if in_bytes else contextlib.nullcontext():
             getattr(cart, f"I{name.lower()}")(*arguments).Wait()
-        np.testing.assert_array_equal(into, wanted)
+        np.testing.assert_array_equal(into.get(), wanted)
     datatype.Free()
     if duplicated:
         cart.Free()
@@ -62,21 +62,20 @@ def test_neighbours_with_one_type_get_the_opposite_block(comm: Any, form: str) -
     Open MPI delivers."""
     if comm.size % 2 or (OPEN_MPI and form == "persistent" and not calls.has("MPI_Neighbor_alltoall_init")):
         pytest.skip("needs an even number of ranks")
-    needs_host_memory()
     cart = comm.Create_cart([2, comm.size // 2], [True, True])
     datatype = oracle.as_mpi(VECTOR, MPI).Commit()
     unit = len(oracle.element_offsets(VECTOR, 1))
     out, into, wanted = opposite_blocks(cart)
-    arguments = [out, 1, datatype], [into, 1, datatype]
+    arguments = [out.at(), 1, datatype], [into.at(), 1, datatype]
     cart.Neighbor_alltoall(*arguments)
-    np.testing.assert_array_equal(into, wanted)
+    np.testing.assert_array_equal(into.get(), wanted)
     agree(cart)
-    into[:] = 0
+    into.fill(0)
     make, starts = FORMS[form]
     before = snapshot()
     with carried(cart, "Neighbor_alltoall", starts):
         make(cart, "Neighbor_alltoall")(*arguments)
-    np.testing.assert_array_equal(into, wanted)
+    np.testing.assert_array_equal(into.get(), wanted)
     if is_on_several_hosts(cart):
         assert snapshot()["remote_bytes"] - before["remote_bytes"] == starts * 2 * 4 * unit
     datatype.Free()
@@ -92,7 +91,6 @@ def test_a_process_that_is_both_neighbours_exchanges_its_blocks(
 ) -> None:
     """Intel MPI delivers them in the wrong order in all forms, Open MPI in those that are not blocking. On what
     MPI_Comm_idup makes the processes have agreed on nothing, until a blocking collective."""
-    needs_host_memory()
     if form == "persistent" and not calls.has(f"MPI_{name}_init"):
         pytest.skip("new in MPI-4.0")
     alone = kind.endswith("alone")
@@ -109,7 +107,8 @@ def test_a_process_that_is_both_neighbours_exchanges_its_blocks(
     # An element is an int, or the first and the third of three.
     datatype = MPI.INT.Create_vector(2, 1, 2).Commit() if derived else MPI.INT
     ints = 3 if derived else 1
-    out, into = 100 * cart.rank + np.arange(ints * n, dtype=np.intc), np.zeros(ints * n, np.intc)
+    sides = Placed(100 * cart.rank + np.arange(ints * n, dtype=np.intc)), Placed(np.zeros(ints * n, np.intc))
+    (out, into), received = (side.at() for side in sides), sides[1]
     sources = np.ravel([cart.Shift(d, 1) for d in range(n // 2)])
     wanted = np.array([100 * s + ints * (e ^ 1) + np.arange(ints) for e, s in enumerate(sources)])
     wanted[:, 1::2] = -1
@@ -121,9 +120,9 @@ def test_a_process_that_is_both_neighbours_exchanges_its_blocks(
     }[name]
     make = getattr(cart, name) if form == "blocking" else FORMS[form][0](cart, name)
     for i in range(6):
-        into[:] = -1
+        received.fill(-1)
         make(*arguments)
-        assert into.tolist() == wanted.ravel().tolist()
+        assert received.get().tolist() == wanted.ravel().tolist()
         if i == 2:
             agree(cart)
     if derived:

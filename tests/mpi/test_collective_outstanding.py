@@ -12,7 +12,7 @@ import calls
 import oracle
 from pending import MPICH_4_0, agree, poll, request_of
 from redistribution import NAMED, POISON
-from world import MPI, Memory, acted, committed, is_on_several_hosts, needs_host_memory, partners
+from world import MPI, Memory, Placed, acted, committed, is_on_several_hosts, partners
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,34 +146,34 @@ def test_all_kinds_on_several_communicators_are_completed_in_any_order(comm: Any
 @pytest.mark.parametrize("name", ["Gather", "Scatter", "Bcast"])
 def test_requests_with_other_roots_keep_their_own(comm: Any, name: str) -> None:
     """Each is started again and again, between calls with other roots."""
-    needs_host_memory()
     if not PERSISTENT:
         pytest.skip("this library has none, or its own are wrong")
     size, rank = comm.size, comm.rank
     two = MPI.INT.Create_vector(2, 1, 2).Commit()
-    own = [np.zeros(3, np.intc) for _ in range(size)]
-    whole = [np.zeros(3 * size, np.intc) for _ in range(size)]
+    own = [Placed(np.zeros(3, np.intc)) for _ in range(size)]
+    whole = [Placed(np.zeros(3 * size, np.intc)) for _ in range(size)]
     requests = []
     for root in range(size):
-        many = [whole[root], 1, two]
-        one = [own[root], 1, two]
+        many = [whole[root].at(), 1, two]
+        one = [own[root].at(), 1, two]
         arguments = {"Gather": (one, many), "Scatter": (many, one), "Bcast": (one,)}[name]
         requests.append(getattr(comm, f"{name}_init")(*arguments, root))
     for turn in range(4):
         for root in [*range(size), *range(size)[::-1]]:
             key = 1000 * turn + 100 * root
-            own[root][:] = key + rank if name == "Gather" or (name == "Bcast" and rank == root) else -1
-            whole[root][:] = key + np.repeat(np.arange(size), 3) if name == "Scatter" else -1
+            own[root].fill(key + rank if name == "Gather" or (name == "Bcast" and rank == root) else -1)
+            whole[root].fill(key + np.repeat(np.arange(size), 3) if name == "Scatter" else -1)
             requests[root].Start()
             other = (root + 1) % size
-            said = np.array([turn if rank == other else -1, 0, 7], np.intc)
-            comm.Bcast([said, 1, two], other)
-            assert said[0] == turn
+            said = Placed(np.array([turn if rank == other else -1, 0, 7], np.intc))
+            comm.Bcast([said.at(), 1, two], other)
+            assert said.get()[0] == turn
             requests[root].Wait()
             if name == "Gather" and rank == root:
-                assert whole[root][::3].tolist() == whole[root][2::3].tolist() == [key + i for i in range(size)]
+                got = whole[root].get()
+                assert got[::3].tolist() == got[2::3].tolist() == [key + i for i in range(size)]
             elif name != "Gather":
-                assert own[root][::2].tolist() == [key + (root if name == "Bcast" else rank)] * 2
+                assert own[root].get()[::2].tolist() == [key + (root if name == "Bcast" else rank)] * 2
     for request in requests:
         request.Free()
     two.Free()

@@ -12,7 +12,7 @@ import calls
 import oracle
 from pending import FORMS, MPICH_4_0, STARTS, WAITS, Pending, agree, asked, forms, nonblocking, persistent, request_of
 from redistribution import NAMED, Block, Side, block_of, blocks_between, bytes_of, exchange, tree_of
-from world import ALONE, HOSTS, MPI, acted, carried, is_on_several_hosts, needs_host_memory, outcome, snapshot
+from world import ALONE, HOSTS, MPI, Placed, acted, carried, is_on_several_hosts, outcome, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,33 +93,34 @@ def same_type(comm: Any, name: str, call: Callable[..., None]) -> None:
     size, rank, unit = comm.size, comm.rank, len(oracle.element_offsets(VECTOR, 1))
     datatype = oracle.as_mpi(VECTOR, MPI).Commit()
     extent = VECTOR.type_map.extent
-    out, into = np.zeros((2 * size + 1) * extent, np.uint8), np.zeros((2 * size + 1) * extent, np.uint8)
-    wanted = into.copy()
+    out, into = (Placed(np.zeros((2 * size + 1) * extent, np.uint8)) for _ in range(2))
+    wanted = into.array.copy()
     one = "gather" in name.lower()
     for i in range(size):
         if not one or i == 0:
-            oracle.unpack(VECTOR, 2, bytes_of(10 * rank + (0 if one else i), 2 * unit), out, 2 * i * extent)
+            oracle.unpack(VECTOR, 2, bytes_of(10 * rank + (0 if one else i), 2 * unit), out.array, 2 * i * extent)
         if "Scatter" not in name or i == 0:
             seed = 10 * (0 if "Scatter" in name else i) + (0 if one else rank)
             oracle.unpack(VECTOR, 2, bytes_of(seed, 2 * unit), wanted, 2 * i * extent)
+    out.put()
     counts, places = [2] * size, [2 * i for i in range(size)]
-    all_out: list[Any] = [out, counts, places, datatype] if name.endswith("v") else [out, 2, datatype]
-    all_into: list[Any] = [into, counts, places, datatype] if name.endswith("v") else [into, 2, datatype]
+    one_out, one_into = [out.at(), 2, datatype], [into.at(), 2, datatype]
+    all_out: list[Any] = [out.at(), counts, places, datatype] if name.endswith("v") else one_out
+    all_into: list[Any] = [into.at(), counts, places, datatype] if name.endswith("v") else one_into
     at_root = rank == 0
     if name.startswith("Gather"):
-        call([out, 2, datatype], all_into if at_root else None)
+        call(one_out, all_into if at_root else None)
     elif name == "Bcast":
-        buffer = out if at_root else into
-        call([buffer, 2, datatype])
+        call(one_out if at_root else one_into)
         wanted[:] = 0
         oracle.unpack(VECTOR, 2, bytes_of(0, 2 * unit), wanted, 0)
-        into = buffer if not at_root else wanted
     elif name.startswith("Scatter"):
-        call(all_out if at_root else None, [into, 2, datatype])
+        call(all_out if at_root else None, one_into)
     else:
-        call([out, 2, datatype] if one else all_out, all_into)
-    if not (name.startswith("Gather") and not at_root):
-        np.testing.assert_array_equal(into, wanted)
+        call(one_out if one else all_out, all_into)
+    if (name == "Bcast" and at_root) or (name.startswith("Gather") and not at_root):
+        wanted[:] = 0
+    np.testing.assert_array_equal(into.get(), wanted)
     datatype.Free()
 
 
@@ -134,7 +135,6 @@ def moves(comm: Any, name: str) -> int:
 @pytest.mark.parametrize("name", ONE_TYPE)
 def test_one_type_by_a_persistent_request(comm: Any, name: str) -> None:
     """The processes agree when it is made."""
-    needs_host_memory()
     own = comm.Dup()
     with carried(own, name, STARTS * moves(own, name)):
         same_type(own, name, persistent(own, name))
@@ -143,30 +143,29 @@ def test_one_type_by_a_persistent_request(comm: Any, name: str) -> None:
 
 def test_arguments_that_count_at_the_root_only_may_be_anything_elsewhere(comm: Any) -> None:
     """Such a datatype is not looked at: neither to keep it nor to count its bytes."""
-    needs_host_memory()
     if not calls.has("MPI_Gatherv_init"):
         pytest.skip("new in MPI-4.0")
     own, request = comm.Dup(), MPI.Prequest()
     invalid = MPI.Datatype.fromhandle(0x8C00FFFF if MPI._sizeof(MPI.Datatype) == 4 else 16)
-    out, into = np.arange(6.0) + 10 * own.rank, np.zeros((own.size, 2))
+    out, into = Placed(np.arange(6.0) + 10 * own.rank), Placed(np.zeros((own.size, 2)))
     counts, places = np.full(own.size, 2, "i"), 2 * np.arange(own.size, dtype="i")
-    at_root = (into, counts, places, MPI.DOUBLE) if own.rank == 0 else (None, None, None, invalid)
+    sent, received = (ctypes.c_void_p(side.address) for side in (out, into))
+    at_root = (received, counts, places, MPI.DOUBLE) if own.rank == 0 else (None, None, None, invalid)
     vector = MPI.DOUBLE.Create_vector(2, 1, 3).Commit()
     pointer = ctypes.c_void_p(MPI._addressof(request))
     with carried(own, "Gatherv", 1):
-        calls.call("MPI_Gatherv_init", out, 1, vector, *at_root, 0, own, MPI.INFO_NULL, pointer)
+        calls.call("MPI_Gatherv_init", sent, 1, vector, *at_root, 0, own, MPI.INFO_NULL, pointer)
         request.Start()
         request.Wait()
     request.Free()
     vector.Free()
     if own.rank == 0:
-        assert into.tolist() == [[10.0 * rank, 10.0 * rank + 3] for rank in range(own.size)]
+        assert into.get().tolist() == [[10.0 * rank, 10.0 * rank + 3] for rank in range(own.size)]
     own.Free()
 
 
 @pytest.mark.parametrize("name", ONE_TYPE)
 def test_one_type_once_a_blocking_call_has_agreed(comm: Any, name: str) -> None:
-    needs_host_memory()
     own = comm.Dup()
     with carried(own, name, int(name in ALONE and is_on_several_hosts(own))):
         same_type(own, name, nonblocking(own, name))
@@ -181,7 +180,6 @@ def test_one_type_once_a_blocking_call_has_agreed(comm: Any, name: str) -> None:
 @pytest.mark.parametrize("name", ONE_TYPE)
 def test_one_type_by_nonblocking_calls_alone(comm: Any, name: str) -> None:
     """Whether they are carried the processes agree in another collective."""
-    needs_host_memory()
     own = comm.Dup()
     alone = name in ALONE and is_on_several_hosts(own)
     for meetings in range(2):
@@ -192,41 +190,39 @@ def test_one_type_by_nonblocking_calls_alone(comm: Any, name: str) -> None:
 
 
 def test_one_rank_with_a_derived_datatype_is_enough(comm: Any) -> None:
-    needs_host_memory()
     own, size = comm.Dup(), comm.size
     vector = MPI.DOUBLE.Create_vector(2, 1, 3).Commit()  # of 4
-    out, into = np.arange(4.0 * size) + 100 * own.rank, np.zeros((size, 2))
-    first = [out, [1] * size, list(range(size)), vector]
-    other = [out, [2] * size, [2 * i for i in range(size)], MPI.DOUBLE]
-    received = [into, [2] * size, [2 * i for i in range(size)], MPI.DOUBLE]
+    out, into = Placed(np.arange(4.0 * size) + 100 * own.rank), Placed(np.zeros((size, 2)))
+    first = [out.at(), [1] * size, list(range(size)), vector]
+    other = [out.at(), [2] * size, [2 * i for i in range(size)], MPI.DOUBLE]
+    received = [into.at(), [2] * size, [2 * i for i in range(size)], MPI.DOUBLE]
     for meetings in range(2):
         with carried(own, "Alltoallv", meetings):
             own.Ialltoallv(first if own.rank == 0 else other, received).Wait()
         own.Barrier()
-        assert into[0].tolist() == [4.0 * own.rank, 4.0 * own.rank + 3]
-        assert into[1:].tolist() == [[100 * i + 2.0 * own.rank, 100 * i + 2.0 * own.rank + 1] for i in range(1, size)]
-        into[:] = 0
+        wanted = [[100 * i + 2.0 * own.rank, 100 * i + 2.0 * own.rank + 1] for i in range(1, size)]
+        assert into.get().tolist() == [[4.0 * own.rank, 4.0 * own.rank + 3], *wanted]
+        into.fill(0)
     vector.Free()
     own.Free()
 
 
 def test_what_is_asked_is_agreed_on_in_a_call_of_another_type_on_each_rank(comm: Any) -> None:
     """Between hosts in one that tempi never carries: a rank with a predefined datatype must not pass it on at once."""
-    needs_host_memory()
     own, size = comm.Dup(), comm.size
     vector = MPI.DOUBLE.Create_vector(2, 1, 3).Commit()  # of 4
-    out, into, sent, got = np.arange(4.0 * size), np.zeros(2 * size), np.arange(4.0), np.zeros(2)
+    out, into, sent, got = (Placed(a) for a in (np.arange(4.0 * size), np.zeros(2 * size), np.arange(4.0), np.zeros(2)))
     blocks = [
-        [out, [1] * size, list(range(size)), vector],
-        [into, [2] * size, [2 * i for i in range(size)], MPI.DOUBLE],
+        [out.at(), [1] * size, list(range(size)), vector],
+        [into.at(), [2] * size, [2 * i for i in range(size)], MPI.DOUBLE],
     ]
     for turn in range(4):
         own.Ialltoallv(*blocks).Wait()
-        sent += turn
-        own.Bcast([sent, 1, vector] if own.rank == 0 else [got, 2, MPI.DOUBLE], 0)
-        assert own.rank == 0 or got.tolist() == [sent[0], sent[3]]
-        assert into.tolist() == [4.0 * own.rank, 4.0 * own.rank + 3] * size
-        into[:] = 0
+        sent.fill(sent.array + turn)
+        own.Bcast([sent.at(), 1, vector] if own.rank == 0 else [got.at(), 2, MPI.DOUBLE], 0)
+        assert own.rank == 0 or got.get().tolist() == [sent.array[0], sent.array[3]]
+        assert into.get().tolist() == [4.0 * own.rank, 4.0 * own.rank + 3] * size
+        into.fill(0)
     vector.Free()
     own.Free()
 
@@ -251,7 +247,6 @@ def edges_of(comm: Any, kind: str) -> tuple[Any, list[tuple[int, int]], int]:
 )
 def test_neighbours_with_one_type_in_each_form(comm: Any, form: str, kind: str, name: str) -> None:
     """Neighbours that are none, the process itself, or several times the same one."""
-    needs_host_memory()
     if is_on_several_hosts(comm) or (OPEN_MPI and form == "persistent" and not calls.has(f"MPI_{name}_init")):
         pytest.skip("the library does it")
     near, incoming, outgoing = edges_of(comm, kind)
@@ -259,26 +254,27 @@ def test_neighbours_with_one_type_in_each_form(comm: Any, form: str, kind: str, 
     datatype = oracle.as_mpi(VECTOR, MPI).Commit()
     unit, extent = len(oracle.element_offsets(VECTOR, 1)), VECTOR.type_map.extent
     sent, received = outgoing if personal else 1, len(incoming)
-    out, into = np.zeros((sent + 1) * extent, np.uint8), np.zeros((received + 1) * extent, np.uint8)
-    wanted = into.copy()
+    out, into = (Placed(np.zeros((n + 1) * extent, np.uint8)) for n in (sent, received))
+    wanted = into.array.copy()
     for e in range(sent):
-        oracle.unpack(VECTOR, 1, bytes_of(100 * near.rank + e, unit), out, e * extent)
+        oracle.unpack(VECTOR, 1, bytes_of(100 * near.rank + e, unit), out.array, e * extent)
+    out.put()
     for e, (source, k) in enumerate(incoming):
         if source >= 0:
             oracle.unpack(VECTOR, 1, bytes_of(100 * source + (k if personal else 0), unit), wanted, e * extent)
     arguments = [
-        [buffer, [1] * n, list(range(n)), datatype] if each else [buffer, 1, datatype]
-        for buffer, n, each in ((out, sent, varied and personal), (into, received, varied))
+        [side.at(), [1] * n, list(range(n)), datatype] if each else [side.at(), 1, datatype]
+        for side, n, each in ((out, sent, varied and personal), (into, received, varied))
     ]
     getattr(near, name)(*arguments)
-    np.testing.assert_array_equal(into, wanted)
+    np.testing.assert_array_equal(into.get(), wanted)
     agree(near)
-    into[:] = 0
+    into.fill(0)
     make, starts = FORMS[form]
     moves = near.size > 1 or kind == "graph"
     with carried(near, name, starts if moves else 0):
         make(near, name)(*arguments)
-    np.testing.assert_array_equal(into, wanted)
+    np.testing.assert_array_equal(into.get(), wanted)
     datatype.Free()
     near.Free()
 
@@ -352,7 +348,6 @@ def test_several_communicators_at_once(comm: Any, how: str, freed: bool) -> None
 
 def test_what_is_sent_does_not_wait_for_the_receiver(ready: Any) -> None:
     """Rank 0 waits, in a plain receive, for what the others send only after they have completed the exchange."""
-    needs_host_memory()
     e = Pending(ready, 11)
     if ready.rank == 0:
         request, token = ready.Ialltoallw(*e.arguments), np.zeros(1, np.uint8)
@@ -368,7 +363,6 @@ def test_what_is_sent_does_not_wait_for_the_receiver(ready: Any) -> None:
 
 def test_others_may_start_it_much_later(ready: Any) -> None:
     """Rank 0 starts many, whose messages wait until the others start theirs."""
-    needs_host_memory()
     exchanges = [Pending(ready, seed % 3) for seed in range(40)]
     token = np.zeros(1, np.uint8)
     if ready.rank > 0:
@@ -491,7 +485,6 @@ def test_blocking_ones_pass_by(ready: Any) -> None:
 
 @pytest.mark.parametrize("meet", ["Barrier", "Allreduce", "Bcast"])
 def test_a_communicator_agrees_in_its_next_blocking_collective(comm: Any, meet: str) -> None:
-    needs_host_memory()
     own = comm.Split(0, -comm.rank)
     blocks = [[Block((VECTOR, 1), (VECTOR, 1), 3 * i + j) for j in range(own.size)] for i in range(own.size)]
     out, into = blocks[own.rank], [row[own.rank] for row in blocks]

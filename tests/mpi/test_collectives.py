@@ -32,7 +32,19 @@ from one_type import (
     shape_of,
 )
 from redistribution import NAMED, POISON, Block, Side, block_of, blocks_between, bytes_of, exchange, tree_of
-from world import MPI, acted, carried, disabled_if, is_left_to_han, needs_host_memory, outcome, same_without
+from world import (
+    MPI,
+    Placed,
+    acted,
+    carried,
+    disabled_if,
+    is_left_to_han,
+    is_on_several_hosts,
+    needs_host_memory,
+    outcome,
+    placement,
+    same_without,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,7 +140,6 @@ def test_in_place(comm: Any, seed: int) -> None:
 @in_every_form
 @pytest.mark.parametrize("name", [*PERSONAL, *TO_ALL, "Gatherv", "Gather"])
 def test_a_derived_type_on_one_rank_is_enough(comm: Any, name: str, form: str, seed: int, in_place: bool) -> None:
-    needs_host_memory()
     needs_form(name, form)
     tree = tree_of(np.random.default_rng([seed, len(name)]))
     unit = len(oracle.element_offsets(tree, 1))
@@ -144,14 +155,7 @@ def test_a_derived_type_on_one_rank_is_enough(comm: Any, name: str, form: str, s
 
 
 def scatter(
-    comm: Any,
-    name: str,
-    shape: Shape,
-    tree: oracle.Tree,
-    root: int,
-    in_place: bool,
-    form: str,
-    absolute: bool = False,
+    comm: Any, name: str, shape: Shape, tree: oracle.Tree, root: int, in_place: bool, form: str, absolute: bool = False
 ) -> None:
     """The root has the tree, the others bytes."""
     varied, rank, unit = name.endswith("v"), comm.rank, shape.unit
@@ -172,7 +176,6 @@ def scatter(
 @in_every_form
 @pytest.mark.parametrize("name", ["Scatterv", "Scatter"])
 def test_a_root_scatters_by_its_own_type(comm: Any, name: str, form: str, seed: int, in_place: bool) -> None:
-    needs_host_memory()
     needs_form(name, form)
     root, own = seed % comm.size, comm.Dup()
     tree = tree_of(np.random.default_rng([seed, 17]))
@@ -203,11 +206,11 @@ def exchange_of_addresses(comm: Any, name: str, tree: oracle.Tree | None, unit: 
         into[e].expect(0, bytes_of(64 * source + (1 - e if name.startswith("Neighbor") else comm.rank), 2 * unit))
     zeros = [0] * len(near)
     sides = [[MPI.BOTTOM, [2 * row.factor for row in rows], zeros, [row.type for row in rows]] for rows in (out, into)]
-    before = [row.memory.copy() for row in into]
+    renewals = [row.renewal() for row in into]
 
     def again() -> None:
-        for row, memory in zip(into, before, strict=True):
-            np.copyto(row.memory, memory)
+        for renew in renewals:
+            renew()
 
     in_form(form, comm, name, again)(*sides)
     for row in (*out, *into):
@@ -218,7 +221,6 @@ def exchange_of_addresses(comm: Any, name: str, tree: oracle.Tree | None, unit: 
 @pytest.mark.parametrize("name", [*PERSONAL, *TO_ALL, *ROOTED, *NEIGHBORS, "Bcast", "Alltoallw", "Neighbor_alltoallw"])
 def test_blocks_at_addresses_of_their_own(comm: Any, name: str, form: str) -> None:
     """From MPI_BOTTOM; also those of processes whose type is bytes."""
-    needs_host_memory()
     needs_form(name, form)
     if form == "blocking" and name in ("Gather", "Allgather") and is_left_to_han(comm):
         pytest.skip("Open MPI between hosts (coll/han) delivers wrong blocks from MPI_BOTTOM")
@@ -294,7 +296,6 @@ def exchange_on_a_ring(
 @pytest.mark.parametrize("name", NEIGHBORS)
 def test_neighbours_with_one_type(comm: Any, name: str, form: str, seed: int) -> None:
     """A periodic ring: its two neighbours are one process on two ranks, and the process itself on one."""
-    needs_host_memory()
     needs_form(name, form)
     tree = tree_of(np.random.default_rng([seed, len(name)]))
     unit = len(oracle.element_offsets(tree, 1))
@@ -307,14 +308,15 @@ def test_neighbours_with_one_type(comm: Any, name: str, form: str, seed: int) ->
 
 
 def test_plain_types_stay_with_the_library(comm: Any) -> None:
-    needs_host_memory()
-    out, into = np.arange(comm.size, dtype="i4"), np.zeros(comm.size, "i4")
+    """In memory that it can read, or that is bounced between hosts."""
+    size, ours = comm.size, placement.device and not is_on_several_hosts(comm)
+    out, into = Placed(np.arange(size, dtype="i4")), Placed(np.zeros(size, "i4"))
     other = comm.Dup()
-    with acted(collectives=0):
+    with acted(collectives=20 * (1 + (size > 1)) * ours):
         for _ in range(20):
-            other.Alltoall(out, into)
-            other.Bcast(out, 0)
-    assert (into == comm.rank).all()
+            other.Alltoall([out.at(), 1, MPI.INT], [into.at(), 1, MPI.INT])
+            other.Bcast([out.at(), size, MPI.INT], 0)
+    assert (into.get() == comm.rank).all()
     other.Free()
 
 
@@ -333,7 +335,7 @@ def test_a_type_that_becomes_derived_is_noticed_at_a_later_call(comm: Any) -> No
 @pytest.mark.parametrize("name", ["Alltoallv", "Allgather", "Gather"])
 def test_all_ranks_look_at_the_same_calls(comm: Any, name: str) -> None:
     """The first, the second, the fourth and so on, though ranks with a derived datatype do not pass the others."""
-    needs_host_memory()
+    needs_host_memory("tempi carries all calls in memory that the library cannot reach")
     other, size = comm.Dup(), comm.size
     tree = oracle.Vector(5, 2, 3, NAMED[2])
     shape = Shape(np.full((size, size), 1), 40, name == "Alltoallv")
@@ -351,7 +353,6 @@ def test_all_ranks_look_at_the_same_calls(comm: Any, name: str) -> None:
 @pytest.mark.parametrize("name", ["Alltoallv", "Gatherv"])
 def test_a_persistent_request_ends_calls_that_pass(comm: Any, name: str) -> None:
     """In it the processes of a host may come to carry what they have left to the library."""
-    needs_host_memory()
     needs_form(name, "persistent")
     other, size = comm.Dup(), comm.size
     tree = oracle.Vector(5, 2, 3, NAMED[2])
@@ -367,25 +368,24 @@ def test_a_persistent_request_ends_calls_that_pass(comm: Any, name: str) -> None
 
 def test_what_nonblocking_calls_have_agreed_on_holds_for_all_ranks_at_once(comm: Any) -> None:
     """Also for those that had found before that the next calls need not be looked at."""
-    needs_host_memory()
     other, vector = comm.Dup(), MPI.DOUBLE.Create_vector(2, 1, 3).Commit()  # of 4
-    sent, got = np.arange(4.0), np.zeros(2)
-    named, derived = [got, 2, MPI.DOUBLE], [sent, 1, vector]
+    sent, got = Placed(np.arange(4.0)), Placed(np.zeros(2))
+    named, derived = [got.at(), 2, MPI.DOUBLE], [sent.at(), 1, vector]
     for k in range(1, 6):
         other.Ibcast(derived if other.rank == 0 and k == 4 else named, 0).Wait()
     other.Barrier()
     with carried(other, "Bcast", 2 * (other.size > 1)):
         for _ in range(2):
-            got[:] = -1
+            got.fill(-1)
             other.Bcast(derived if other.rank == 0 else named, 0)
-            assert other.rank == 0 or got.tolist() == [0.0, 3.0]
+            assert other.rank == 0 or got.get().tolist() == [0.0, 3.0]
     vector.Free()
     other.Free()
 
 
 def test_many_calls_in_a_row_and_on_several_communicators(comm: Any) -> None:
     several = [comm, comm.Dup(), comm.Split(comm.rank % 2, -comm.rank), MPI.COMM_SELF.Dup()]
-    for seed in range(12):
+    for seed in range(4 if placement.device else 12):
         for other in several:
             blocks = blocks_between(seed, other.size)
             exchange(other.Alltoallw, blocks[other.rank], [row[other.rank] for row in blocks])
@@ -399,7 +399,7 @@ def test_long_flows_are_the_same_by_each_way(comm: Any, run: int) -> None:
     rows = max(8, 5 * (1 << 16) // run)
     tree = oracle.Hvector(rows, run, run + 24, NAMED[0])
     whole = oracle.Contiguous(rows * run, NAMED[0])
-    for turn in range(7):
+    for turn in range(2 if placement.device else 7):  # devices have one way
         blocks = [
             [Block((tree, 1), (tree if (i + j + turn) % 2 else whole, 1), 7 * i + j + turn) for j in range(comm.size)]
             for i in range(comm.size)
@@ -452,7 +452,7 @@ def test_blocks_that_do_not_fit_into_the_cache(comm: Any, small_cache: None, run
     """Own ones go with both kinds of stores."""
     rows = (5 << 18) // run
     strided, pairs = oracle.Hvector(rows, run, run + 40, NAMED[0]), oracle.Hvector(2 * rows, run // 2, run, NAMED[0])
-    for turn in range(8):
+    for turn in range(2 if placement.device else 8):  # whose caches nobody asks for
         own = [Block((strided, 1), (strided if turn % 4 < 2 else pairs, 1), turn + i) for i in range(comm.size)]
         out = [own[comm.rank] if to == comm.rank else None for to in range(comm.size)]
         with carried(comm, "Alltoallw"):
@@ -461,7 +461,6 @@ def test_blocks_that_do_not_fit_into_the_cache(comm: Any, small_cache: None, run
 
 def test_other_messages_go_on_during_the_exchange(comm: Any) -> None:
     """A synchronous send, a long one and the library's own collectives beside it."""
-    needs_host_memory()
     to, source = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     out, into = np.full(1 << 20, comm.rank, np.uint8), np.zeros(1 << 20, np.uint8)
     short = np.zeros(4, np.uint8)
@@ -477,7 +476,6 @@ def test_other_messages_go_on_during_the_exchange(comm: Any) -> None:
 
 def test_a_rank_that_waits_in_an_exchange_progresses_its_messages(comm: Any) -> None:
     """Rank 0 comes to the exchange only after its receives, whose senders are in the exchange already."""
-    needs_host_memory()
     blocks = blocks_between(78, comm.size)
     sizes = [8192] * 400 + [1 << 17, 1 << 22]  # more than the library has room for
     tree = oracle.Vector(3000, 3, 5, NAMED[2])
@@ -499,7 +497,8 @@ def test_a_rank_that_waits_in_an_exchange_progresses_its_messages(comm: Any) -> 
 
 
 def test_a_thread_that_disabled_tempi_still_takes_part(comm: Any) -> None:
-    needs_host_memory()
+    if is_on_several_hosts(comm):
+        needs_host_memory()  # it packs nothing for the others
     blocks = blocks_between(5, comm.size)
     with disabled_if(comm.rank == 0):
         exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
@@ -527,22 +526,21 @@ def test_a_receive_that_is_too_short_is_an_error_and_overruns_nothing(own: Any) 
 
 def test_a_process_alone_leaves_one_predefined_type_to_open_mpi(own: Any) -> None:
     """Of which both sides have as many at displacement 0: other copies of that library are wrong, and MPICH is slow."""
-    needs_host_memory()
-    out, into, derived = np.arange(6, dtype="i"), np.full(6, -1, "i"), MPI.INT.Dup()
+    out, into, derived = Placed(np.arange(6, dtype="i")), Placed(np.full(6, -1, "i")), MPI.INT.Dup()
 
     def one(count: int, place: int, kind: Any = MPI.INT) -> list[Any]:
         return [[count], [4 * place], [kind]]
 
-    left = "Open MPI" in MPI.Get_library_version()
+    left = "Open MPI" in MPI.Get_library_version() and not placement.device
     with carried(own, "Alltoallw", 0 if left else 2):
-        own.Alltoallw([out, *one(2, 0)], [into, *one(2, 0)])
-        own.Ialltoallw([out[2:], *one(1, 0)], [into[2:], *one(1, 0)]).Wait()
+        own.Alltoallw([out.at(), *one(2, 0)], [into.at(), *one(2, 0)])
+        own.Ialltoallw([out.at(8), *one(1, 0)], [into.at(8), *one(1, 0)]).Wait()
     with carried(own, "Alltoallw", 4):
-        own.Alltoallw([out, *one(1, 4)], [into, *one(1, 2)])
-        own.Alltoallw([out, *one(1, 3)], [into[3:], *one(1, 0)])
-        own.Alltoallw([out[5:], *one(1, 0)], [into[4:], *one(1, 0, derived)])
-        assert "error" in str(outcome(lambda: own.Alltoallw([out[4:], *one(2, 0)], [into[5:], *one(1, 0)])))
-    assert into[:5].tolist() == [0, 1, 4, 3, 5]
+        own.Alltoallw([out.at(), *one(1, 4)], [into.at(), *one(1, 2)])
+        own.Alltoallw([out.at(), *one(1, 3)], [into.at(12), *one(1, 0)])
+        own.Alltoallw([out.at(20), *one(1, 0)], [into.at(16), *one(1, 0, derived)])
+        assert "error" in str(outcome(lambda: own.Alltoallw([out.at(16), *one(2, 0)], [into.at(20), *one(1, 0)])))
+    assert into.get()[:5].tolist() == [0, 1, 4, 3, 5]
     derived.Free()
 
 
