@@ -89,12 +89,12 @@ static bool lacks_memory(const tempi_blocks *blocks, const tempi_block_entry *e)
            !tempi_address_plausible(address_of(blocks, e, type), type->layout);
 }
 
-bool tempi_blocks_refusable(const tempi_blocks *blocks)
+bool tempi_blocks_refusable(const tempi_blocks *blocks, bool all)
 {
     if (lacks_arrays(blocks->buffer, blocks->edges->n > 0))
         return true;
     for (int k = 0; k < blocks->edges->n; ++k) {
-        if (stays(blocks, k))
+        if (!all && stays(blocks, k))
             continue;
         const tempi_block_entry e = tempi_block_entry_of(blocks->buffer,
                                                          tempi_block_number(blocks, k));

@@ -57,8 +57,9 @@ static inline int tempi_blocks_no_memory(MPI_Comm comm)
     return MPI_ERR_NO_MEM;
 }
 
-/* Whether the library has to refuse an argument: no process has called it then. */
-bool tempi_blocks_refusable(const tempi_blocks *blocks);
+/* Whether the library has to refuse an argument: no process has called it then. `all`: also one of
+ * a block that stays in place. */
+bool tempi_blocks_refusable(const tempi_blocks *blocks, bool all);
 /* Whether one of the types is derived. */
 bool tempi_blocks_derived(const tempi_blocks *blocks);
 /* Fills `ops`, and packs what goes through staging buffers. Returns MPI_SUCCESS or an error that

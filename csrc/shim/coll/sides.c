@@ -86,5 +86,5 @@ bool tempi_sides_of(const tempi_collective *call, const tempi_bounce_argument *b
     side_make(in, call, node, &buffers[1], from, in_place, TEMPI_OP_RECV);
     if (receives_own && buffers[0].times == TEMPI_ONCE) /* MPI_Allgather: the own block for all */
         out->entry = node->rank;
-    return !tempi_blocks_refusable(out) && !tempi_blocks_refusable(in);
+    return !tempi_blocks_refusable(out, receives_own) && !tempi_blocks_refusable(in, receives_own);
 }
