@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "count_names.h"
+
 /* Open MPI has them since its version 5, beside MPI 3.1. */
 #if MPI_VERSION >= 4 || (defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5)
 #define PERSISTENT_COLLECTIVES
@@ -55,69 +57,72 @@ static int started_and_completed(MPI_Request *request)
 
 /* A function in the form that was chosen. */
 #ifdef PERSISTENT_COLLECTIVES
-#define IN_FORM(BLOCKING_NAME, NONBLOCKING_NAME, PERSISTENT_NAME, ...)                         \
-    do {                                                                                       \
-        MPI_Request request_ = MPI_REQUEST_NULL;                                               \
-        int rc_;                                                                               \
-        if (by_form == BLOCKING)                                                               \
-            return BLOCKING_NAME(__VA_ARGS__);                                                 \
-        rc_ = by_form == NONBLOCKING ? NONBLOCKING_NAME(__VA_ARGS__, &request_)                \
-                                     : PERSISTENT_NAME(__VA_ARGS__, MPI_INFO_NULL, &request_); \
-        return rc_ != MPI_SUCCESS       ? rc_                                                  \
-               : by_form == NONBLOCKING ? completed(&request_)                                 \
-                                        : started_and_completed(&request_);                    \
+#define IN_FORM(BLOCKING_NAME, NONBLOCKING_NAME, PERSISTENT_NAME, ...)                 \
+    do {                                                                               \
+        MPI_Request request_ = MPI_REQUEST_NULL;                                       \
+        int rc_;                                                                       \
+        if (by_form == BLOCKING)                                                       \
+            return BY_COUNTS(BLOCKING_NAME)(__VA_ARGS__);                              \
+        rc_ = by_form == NONBLOCKING                                                   \
+                  ? BY_COUNTS(NONBLOCKING_NAME)(__VA_ARGS__, &request_)                \
+                  : BY_COUNTS(PERSISTENT_NAME)(__VA_ARGS__, MPI_INFO_NULL, &request_); \
+        return rc_ != MPI_SUCCESS       ? rc_                                          \
+               : by_form == NONBLOCKING ? completed(&request_)                         \
+                                        : started_and_completed(&request_);            \
     } while (0)
 #else
-#define IN_FORM(BLOCKING_NAME, NONBLOCKING_NAME, PERSISTENT_NAME, ...) \
-    do {                                                               \
-        MPI_Request request_ = MPI_REQUEST_NULL;                       \
-        if (by_form == BLOCKING)                                       \
-            return BLOCKING_NAME(__VA_ARGS__);                         \
-        const int rc_ = NONBLOCKING_NAME(__VA_ARGS__, &request_);      \
-        return rc_ != MPI_SUCCESS ? rc_ : completed(&request_);        \
+#define IN_FORM(BLOCKING_NAME, NONBLOCKING_NAME, PERSISTENT_NAME, ...)       \
+    do {                                                                     \
+        MPI_Request request_ = MPI_REQUEST_NULL;                             \
+        if (by_form == BLOCKING)                                             \
+            return BY_COUNTS(BLOCKING_NAME)(__VA_ARGS__);                    \
+        const int rc_ = BY_COUNTS(NONBLOCKING_NAME)(__VA_ARGS__, &request_); \
+        return rc_ != MPI_SUCCESS ? rc_ : completed(&request_);              \
     } while (0)
 #endif
 
-static int alltoallw(const void *out, const int *outcounts, const int *outdispls,
-                     const MPI_Datatype *outtypes, void *in, const int *incounts,
-                     const int *indispls, const MPI_Datatype *intypes, MPI_Comm comm)
+static int alltoallw(const void *out, const count_arg *outcounts, const displ_arg *outdispls,
+                     const MPI_Datatype *outtypes, void *in, const count_arg *incounts,
+                     const displ_arg *indispls, const MPI_Datatype *intypes, MPI_Comm comm)
 {
     IN_FORM(MPI_Alltoallw, MPI_Ialltoallw, MPI_Alltoallw_init, out, outcounts, outdispls, outtypes,
             in, incounts, indispls, intypes, comm);
 }
 
-static int neighbor_alltoallw(const void *out, const int *outcounts, const MPI_Aint *outdispls,
-                              const MPI_Datatype *outtypes, void *in, const int *incounts,
-                              const MPI_Aint *indispls, const MPI_Datatype *intypes, MPI_Comm comm)
+static int neighbor_alltoallw(const void *out, const count_arg *outcounts,
+                              const MPI_Aint *outdispls, const MPI_Datatype *outtypes, void *in,
+                              const count_arg *incounts, const MPI_Aint *indispls,
+                              const MPI_Datatype *intypes, MPI_Comm comm)
 {
     IN_FORM(MPI_Neighbor_alltoallw, MPI_Ineighbor_alltoallw, MPI_Neighbor_alltoallw_init, out,
             outcounts, outdispls, outtypes, in, incounts, indispls, intypes, comm);
 }
 
-static int neighbor_alltoall(const void *out, int outcount, MPI_Datatype outtype, void *in,
-                             int incount, MPI_Datatype intype, MPI_Comm comm)
+static int neighbor_alltoall(const void *out, count_arg outcount, MPI_Datatype outtype, void *in,
+                             count_arg incount, MPI_Datatype intype, MPI_Comm comm)
 {
     IN_FORM(MPI_Neighbor_alltoall, MPI_Ineighbor_alltoall, MPI_Neighbor_alltoall_init, out,
             outcount, outtype, in, incount, intype, comm);
 }
 
-static int neighbor_alltoallv(const void *out, const int *outcounts, const int *outdispls,
-                              MPI_Datatype outtype, void *in, const int *incounts,
-                              const int *indispls, MPI_Datatype intype, MPI_Comm comm)
+static int neighbor_alltoallv(const void *out, const count_arg *outcounts,
+                              const displ_arg *outdispls, MPI_Datatype outtype, void *in,
+                              const count_arg *incounts, const displ_arg *indispls,
+                              MPI_Datatype intype, MPI_Comm comm)
 {
     IN_FORM(MPI_Neighbor_alltoallv, MPI_Ineighbor_alltoallv, MPI_Neighbor_alltoallv_init, out,
             outcounts, outdispls, outtype, in, incounts, indispls, intype, comm);
 }
 
-static int gather(const void *out, int outcount, MPI_Datatype outtype, void *in, int incount,
-                  MPI_Datatype intype, int root, MPI_Comm comm)
+static int gather(const void *out, count_arg outcount, MPI_Datatype outtype, void *in,
+                  count_arg incount, MPI_Datatype intype, int root, MPI_Comm comm)
 {
     IN_FORM(MPI_Gather, MPI_Igather, MPI_Gather_init, out, outcount, outtype, in, incount, intype,
             root, comm);
 }
 
-static int scatter(const void *out, int outcount, MPI_Datatype outtype, void *in, int incount,
-                   MPI_Datatype intype, int root, MPI_Comm comm)
+static int scatter(const void *out, count_arg outcount, MPI_Datatype outtype, void *in,
+                   count_arg incount, MPI_Datatype intype, int root, MPI_Comm comm)
 {
     IN_FORM(MPI_Scatter, MPI_Iscatter, MPI_Scatter_init, out, outcount, outtype, in, incount,
             intype, root, comm);

@@ -1,9 +1,10 @@
 /* Every collective that tempi carries, by several pairs of datatypes, in buffers that end where the
- * blocks end. The form is the first argument (collective_forms.h). "ok" for each pair of types;
- * "LEFT" and a call that tempi did not carry, unless the second argument is "left": the library
- * does the calls, of fewer types. If the second argument is "killed" the last rank is, after so
- * many microseconds as the third says, while all do one call after another. At the end each rank
- * prints on stderr how many tempi carried. */
+ * blocks end. The form is the first argument (collective_forms.h); with LARGE_COUNTS the functions
+ * are those with large counts (count_names.h). "ok" for each pair of types; "LEFT" and a call that
+ * tempi did not carry, unless the second argument is "left": the library does the calls, of fewer
+ * types. If the second argument is "killed" the last rank is, after so many microseconds as the
+ * third says, while all do one call after another. At the end each rank prints on stderr how many
+ * tempi carried. */
 #include "counted.h"
 #include <signal.h>
 #include <sys/time.h>
@@ -18,60 +19,62 @@ static int by_the_library;
 /* ---- the calls in their forms -----------------------------------------------------------------
  */
 
-static int alltoall(const void *out, int n, MPI_Datatype type, void *in, int m, MPI_Datatype into,
-                    MPI_Comm comm)
+static int alltoall(const void *out, count_arg n, MPI_Datatype type, void *in, count_arg m,
+                    MPI_Datatype into, MPI_Comm comm)
 {
     IN_FORM(MPI_Alltoall, MPI_Ialltoall, MPI_Alltoall_init, out, n, type, in, m, into, comm);
 }
 
-static int allgather(const void *out, int n, MPI_Datatype type, void *in, int m, MPI_Datatype into,
-                     MPI_Comm comm)
+static int allgather(const void *out, count_arg n, MPI_Datatype type, void *in, count_arg m,
+                     MPI_Datatype into, MPI_Comm comm)
 {
     IN_FORM(MPI_Allgather, MPI_Iallgather, MPI_Allgather_init, out, n, type, in, m, into, comm);
 }
 
-static int neighbor_allgather(const void *out, int n, MPI_Datatype type, void *in, int m,
-                              MPI_Datatype into, MPI_Comm comm)
+static int neighbor_allgather(const void *out, count_arg n, MPI_Datatype type, void *in,
+                              count_arg m, MPI_Datatype into, MPI_Comm comm)
 {
     IN_FORM(MPI_Neighbor_allgather, MPI_Ineighbor_allgather, MPI_Neighbor_allgather_init, out, n,
             type, in, m, into, comm);
 }
 
-static int alltoallv(const void *out, const int *n, const int *at, MPI_Datatype type, void *in,
-                     const int *m, const int *to, MPI_Datatype into, MPI_Comm comm)
+static int alltoallv(const void *out, const count_arg *n, const displ_arg *at, MPI_Datatype type,
+                     void *in, const count_arg *m, const displ_arg *to, MPI_Datatype into,
+                     MPI_Comm comm)
 {
     IN_FORM(MPI_Alltoallv, MPI_Ialltoallv, MPI_Alltoallv_init, out, n, at, type, in, m, to, into,
             comm);
 }
 
-static int allgatherv(const void *out, int n, MPI_Datatype type, void *in, const int *m,
-                      const int *to, MPI_Datatype into, MPI_Comm comm)
+static int allgatherv(const void *out, count_arg n, MPI_Datatype type, void *in, const count_arg *m,
+                      const displ_arg *to, MPI_Datatype into, MPI_Comm comm)
 {
     IN_FORM(MPI_Allgatherv, MPI_Iallgatherv, MPI_Allgatherv_init, out, n, type, in, m, to, into,
             comm);
 }
 
-static int neighbor_allgatherv(const void *out, int n, MPI_Datatype type, void *in, const int *m,
-                               const int *to, MPI_Datatype into, MPI_Comm comm)
+static int neighbor_allgatherv(const void *out, count_arg n, MPI_Datatype type, void *in,
+                               const count_arg *m, const displ_arg *to, MPI_Datatype into,
+                               MPI_Comm comm)
 {
     IN_FORM(MPI_Neighbor_allgatherv, MPI_Ineighbor_allgatherv, MPI_Neighbor_allgatherv_init, out, n,
             type, in, m, to, into, comm);
 }
 
-static int gatherv(const void *out, int n, MPI_Datatype type, void *in, const int *m, const int *to,
-                   MPI_Datatype into, int root, MPI_Comm comm)
+static int gatherv(const void *out, count_arg n, MPI_Datatype type, void *in, const count_arg *m,
+                   const displ_arg *to, MPI_Datatype into, int root, MPI_Comm comm)
 {
     IN_FORM(MPI_Gatherv, MPI_Igatherv, MPI_Gatherv_init, out, n, type, in, m, to, into, root, comm);
 }
 
-static int scatterv(const void *out, const int *n, const int *at, MPI_Datatype type, void *in,
-                    int m, MPI_Datatype into, int root, MPI_Comm comm)
+static int scatterv(const void *out, const count_arg *n, const displ_arg *at, MPI_Datatype type,
+                    void *in, count_arg m, MPI_Datatype into, int root, MPI_Comm comm)
 {
     IN_FORM(MPI_Scatterv, MPI_Iscatterv, MPI_Scatterv_init, out, n, at, type, in, m, into, root,
             comm);
 }
 
-static int bcast(void *buffer, int n, MPI_Datatype type, int root, MPI_Comm comm)
+static int bcast(void *buffer, count_arg n, MPI_Datatype type, int root, MPI_Comm comm)
 {
     IN_FORM(MPI_Bcast, MPI_Ibcast, MPI_Bcast_init, buffer, n, type, root, comm);
 }
@@ -83,7 +86,8 @@ static int bcast(void *buffer, int n, MPI_Datatype type, int root, MPI_Comm comm
 typedef struct exchange {
     MPI_Comm comm, ring; /* the right neighbour twice, the left one twice */
     typed out, in;
-    int rank, size, n[MOST], m[MOST], at[MOST], bytes_at[MOST], bytes_to[MOST];
+    int rank, size, n[MOST], m[MOST];
+    displ_arg out_at[MOST], in_at[MOST], bytes_at[MOST], bytes_to[MOST];
     MPI_Aint aint_at[MOST], aint_to[MOST];
     MPI_Datatype outs[MOST], ins[MOST];
     int *sent, *received, good, telling;
@@ -101,21 +105,22 @@ static int value_from(int from, int to, int block)
 }
 
 /* Numbers of blocks as numbers of elements of their type; valid for a while. */
-static const int *elements(const typed *t, const int *blocks)
+static const count_arg *elements(const typed *t, const int *blocks)
 {
-    static int turn, numbers[32][MOST];
-    int *own = numbers[turn++ % 32];
+    static int turn;
+    static count_arg numbers[32][MOST];
+    count_arg *own = numbers[turn++ % 32];
     for (int i = 0; i < MOST; i++)
         own[i] = blocks[i] * t->per;
     return own;
 }
 
-static const int *outs(const exchange *x, const int *blocks)
+static const count_arg *outs(const exchange *x, const int *blocks)
 {
     return elements(&x->out, blocks);
 }
 
-static const int *ins(const exchange *x, const int *blocks)
+static const count_arg *ins(const exchange *x, const int *blocks)
 {
     return elements(&x->in, blocks);
 }
@@ -177,8 +182,8 @@ static void to_each(exchange *x)
 
     buffers_make(x, go, come);
     fill_each(x);
-    alltoallv(x->sent, outs(x, x->n), outs(x, x->at), x->out.type, x->received, ins(x, x->m),
-              ins(x, x->at), x->in.type, x->comm);
+    alltoallv(x->sent, outs(x, x->n), x->out_at, x->out.type, x->received, ins(x, x->m), x->in_at,
+              x->in.type, x->comm);
     carried(x, "Alltoallv");
     each_comes(x, x->m);
     buffers_free(x);
@@ -221,8 +226,8 @@ static void to_all(exchange *x)
     buffers_make(x, mine, come);
     for (int b = 0; b < mine; b++)
         block_fill(&x->out, x->sent, b, value_from(x->rank, ALL, b));
-    allgatherv(x->sent, mine * x->out.per, x->out.type, x->received, ins(x, from_all),
-               ins(x, x->at), x->in.type, x->comm);
+    allgatherv(x->sent, mine * x->out.per, x->out.type, x->received, ins(x, from_all), x->in_at,
+               x->in.type, x->comm);
     carried(x, "Allgatherv");
     for (int i = 0; i < x->size; i++)
         for (int b = 0; b < from_all[i]; b++)
@@ -259,7 +264,7 @@ static void at_a_root(exchange *x)
     buffers_make(x, n[x->rank], at_root ? most : 0);
     for (int b = 0; b < n[x->rank]; b++)
         block_fill(&x->out, x->sent, b, value_from(x->rank, ALL, b));
-    gatherv(x->sent, n[x->rank] * x->out.per, x->out.type, x->received, ins(x, n), ins(x, x->at),
+    gatherv(x->sent, n[x->rank] * x->out.per, x->out.type, x->received, ins(x, n), x->in_at,
             x->in.type, root, x->comm);
     carried(x, "Gatherv");
     for (int i = 0; at_root && i < x->size; i++)
@@ -279,7 +284,7 @@ static void at_a_root(exchange *x)
     for (int i = 0; at_root && i < x->size; i++)
         for (int b = 0; b < n[i]; b++)
             block_fill(&x->out, x->sent, i * TWO + b, value_from(root, i, b));
-    scatterv(x->sent, outs(x, n), outs(x, x->at), x->out.type, x->received, n[x->rank] * x->in.per,
+    scatterv(x->sent, outs(x, n), x->out_at, x->out.type, x->received, n[x->rank] * x->in.per,
              x->in.type, root, x->comm);
     carried(x, "Scatterv");
     for (int b = 0; b < n[x->rank]; b++)
@@ -326,8 +331,8 @@ static void to_neighbors(exchange *x)
     buffers_free(x);
 
     edges_make(x, TWO + 1);
-    neighbor_alltoallv(x->sent, outs(x, one), outs(x, x->at), x->out.type, x->received, ins(x, one),
-                       ins(x, x->at), x->in.type, x->ring);
+    neighbor_alltoallv(x->sent, outs(x, one), x->out_at, x->out.type, x->received, ins(x, one),
+                       x->in_at, x->in.type, x->ring);
     carried(x, "Neighbor_alltoallv");
     edges_come(x, left);
 
@@ -359,7 +364,7 @@ static void to_neighbors(exchange *x)
 
     buffers_make(x, 1, TWO + 1);
     block_fill(&x->out, x->sent, 0, value_from(x->rank, ALL, 0));
-    neighbor_allgatherv(x->sent, x->out.per, x->out.type, x->received, ins(x, one), ins(x, x->at),
+    neighbor_allgatherv(x->sent, x->out.per, x->out.type, x->received, ins(x, one), x->in_at,
                         x->in.type, x->ring);
     carried(x, "Neighbor_allgatherv");
     for (int e = 0; e < TWO; e++)
@@ -381,7 +386,8 @@ static void types_make(exchange *x, int pair)
     for (int i = 0; i < MOST; i++) { /* one process has two neighbours too */
         x->n[i] = blocks_of(x->rank, i);
         x->m[i] = blocks_of(i, x->rank);
-        x->at[i] = TWO * i;
+        x->out_at[i] = TWO * i * x->out.per;
+        x->in_at[i] = TWO * i * x->in.per;
         x->aint_at[i] = x->bytes_at[i] = TWO * i * x->out.extent * (int)sizeof(int);
         x->aint_to[i] = x->bytes_to[i] = TWO * i * x->in.extent * (int)sizeof(int);
         x->outs[i] = x->out.type;
@@ -446,22 +452,23 @@ static void communicator_freed(int pair)
     in[1] = buffer_make(&x.in, 1);
 #ifdef PERSISTENT_COLLECTIVES
     if (wanted == PERSISTENT) {
-        MPI_Alltoall_init(x.sent, TWO * x.out.per, x.out.type, x.received, TWO * x.in.per,
-                          x.in.type, x.comm, MPI_INFO_NULL, &requests[0]);
-        MPI_Gather_init(x.sent, x.out.per, x.out.type, in[0], x.in.per, x.in.type, root, x.comm,
-                        MPI_INFO_NULL, &requests[1]);
-        MPI_Scatter_init(x.sent, x.out.per, x.out.type, in[1], x.in.per, x.in.type, root, x.comm,
-                         MPI_INFO_NULL, &requests[2]);
+        BY_COUNTS(MPI_Alltoall_init)(x.sent, TWO * x.out.per, x.out.type, x.received,
+                                     TWO * x.in.per, x.in.type, x.comm, MPI_INFO_NULL,
+                                     &requests[0]);
+        BY_COUNTS(MPI_Gather_init)(x.sent, x.out.per, x.out.type, in[0], x.in.per, x.in.type, root,
+                                   x.comm, MPI_INFO_NULL, &requests[1]);
+        BY_COUNTS(MPI_Scatter_init)(x.sent, x.out.per, x.out.type, in[1], x.in.per, x.in.type, root,
+                                    x.comm, MPI_INFO_NULL, &requests[2]);
         MPI_Startall(3, requests);
     } else
 #endif
     {
-        MPI_Ialltoallw(x.sent, outs(&x, x.n), x.bytes_at, x.outs, x.received, ins(&x, x.m),
-                       x.bytes_to, x.ins, x.comm, &requests[0]);
-        MPI_Igather(x.sent, x.out.per, x.out.type, in[0], x.in.per, x.in.type, root, x.comm,
-                    &requests[1]);
-        MPI_Iscatter(x.sent, x.out.per, x.out.type, in[1], x.in.per, x.in.type, root, x.comm,
-                     &requests[2]);
+        BY_COUNTS(MPI_Ialltoallw)(x.sent, outs(&x, x.n), x.bytes_at, x.outs, x.received,
+                                  ins(&x, x.m), x.bytes_to, x.ins, x.comm, &requests[0]);
+        BY_COUNTS(MPI_Igather)(x.sent, x.out.per, x.out.type, in[0], x.in.per, x.in.type, root,
+                               x.comm, &requests[1]);
+        BY_COUNTS(MPI_Iscatter)(x.sent, x.out.per, x.out.type, in[1], x.in.per, x.in.type, root,
+                                x.comm, &requests[2]);
     }
     if (x.size > 1 && !by_the_library && x.before >= 0 && counted("collectives") != x.before + 3)
         printf("LEFT %ld of 3 calls before a communicator is freed\n",

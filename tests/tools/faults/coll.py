@@ -267,6 +267,14 @@ FAULTS = (
     ),
     Fault(
         "coll",
+        "large counts and their displacements are read as ints",
+        "csrc/shim/bounce/bounce.h",
+        "numbers.wide ? ((const int64_t *)numbers.of)[i] :",
+        "numbers.wide ? ((const int *)numbers.of)[i] :",
+        tests=("tests/preload/test_exchanges.py",),
+    ),
+    Fault(
+        "coll",
         "MPI_IN_PLACE is memory",
         "csrc/shim/coll/blocks.c",
         "    if (blocks->buffer->address == MPI_IN_PLACE)\n        return true;\n",
