@@ -31,8 +31,8 @@ COLLECTIVES = (
     "test_collective_outstanding.py",
     "test_collective_requests.py",
 )
-#: Between groups of different sizes on an odd number of ranks. In host memory only.
-BETWEEN_GROUPS = "test_collectives_between_groups.py"
+#: In host memory only; between groups of different sizes on an odd number of ranks.
+IN_HOST_MEMORY = ("test_collective_graphs.py", "test_collectives_between_groups.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +173,9 @@ GROUPS: dict[str, Group] = {
     ),
     "device, checked": variation(DEVICE | {"TEMPI_CHECK": "1"}, *FEW_ON_DEVICE, short=ON_MPICH, few=PAIRINGS),
     "bounce": Group(DEVICE | RANDOM, ("test_bounce_requests.py", "test_bounce_windows.py"), (1, 2)),
-    "collectives, more ranks": variation(FORCED, *COLLECTIVES, BETWEEN_GROUPS, ranks=(3, 5, 6, 7, 8), short=UNEVEN),
+    "collectives, more ranks": variation(FORCED, *COLLECTIVES, *IN_HOST_MEMORY, ranks=(3, 5, 6, 7, 8), short=UNEVEN),
     "collectives, MPI of the system": variation(
-        FORCED, *COLLECTIVES, BETWEEN_GROUPS, ranks=(1, 2, 3, 4, 8), short=NOWHERE, system=True
+        FORCED, *COLLECTIVES, *IN_HOST_MEMORY, ranks=(1, 2, 3, 4, 8), short=NOWHERE, system=True
     ),
     "types, MPI of the system": variation(FORCED, "test_types.py", short=NOWHERE, system=True),
     "device, MPI of the system": variation(
