@@ -400,6 +400,15 @@ FAULTS = (
         ("tests/mpi/test_rule_messages.py@by rule",),
     ),
     Fault(
+        "choose",
+        "tables leave messages to a library that sends them wrongly",
+        "csrc/choose/choose.c",
+        "            chooser->modelled &= ~TEMPI_MODEL_BIT(op, peer);\n",
+        "            chooser->modelled |= 0;\n",
+        tests=("tests/cli/test_quirks_beside_tables.py",),
+        mpi="openmpi",
+    ),
+    Fault(
         "topology",
         "a known locality changes like an unknown one",
         "csrc/base/llc_samples.h",

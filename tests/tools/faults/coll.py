@@ -62,6 +62,22 @@ FAULTS = (
         "tempi_edges_one(&k->one, r->node->size, r->node->peers_begin);",
         ("tests/mpi/test_collective_outstanding.py",),
     ),
+    Fault(
+        "coll",
+        "the root of a persistent request between groups is one of the own group",
+        "csrc/shim/coll/coll_request.c",
+        "tempi_edges_one(&k->one, r->node->size, r->node->peers_begin + call->root);",
+        "tempi_edges_one(&k->one, r->node->size, call->root);",
+        ("tests/mpi/test_collectives_between_groups.py",),
+    ),
+    Fault(
+        "coll",
+        "the edges of a graph are taken to be in the order of their processes",
+        "csrc/shim/coll/edges.c",
+        "out->block[next[rank]++] = from->order[k];",
+        "out->block[k] = from->order[k], ++next[rank];",
+        ("tests/mpi/test_collective_graphs.py",),
+    ),
     # ---- coll: faults of the library ---------------------------------------------------------------------
     Fault(
         "coll",

@@ -206,6 +206,30 @@ FAULTS = (
     ),
     Fault(
         "request",
+        "a message that is too long delivers nothing in a call for all requests",
+        "csrc/shim/request/complete.c",
+        "                     reported, &a);\n",
+        "                     false, &a);\n",
+        tests=("tests/preload/test_errors.py",),
+    ),
+    Fault(
+        "request",
+        "a message that is too long delivers nothing in a call for any request",
+        "csrc/shim/request/complete.c",
+        "complete(record, requests, status, rc, true, &a);",
+        "complete(record, requests, status, rc, false, &a);",
+        tests=("tests/preload/test_errors.py",),
+    ),
+    Fault(
+        "request",
+        "a message that is too long delivers nothing in a call for some requests",
+        "csrc/shim/request/complete.c",
+        "complete(record, requests, status, error, status != NULL, &a);",
+        "complete(record, requests, status, error, false, &a);",
+        tests=("tests/preload/test_errors.py",),
+    ),
+    Fault(
+        "request",
         "deferred sends are posted the youngest first",
         "csrc/shim/request/deferred_sends.c",
         "    *deferred.tail = record;\n    deferred.tail = &record->next;",
@@ -324,6 +348,15 @@ FAULTS = (
         "csrc/shim/comm/peer_class.c",
         "(inter ? tempi_lib.Comm_remote_group : tempi_lib.Comm_group)(comm, &group)",
         "tempi_lib.Comm_group(comm, &group)",
+    ),
+    Fault(
+        "comm",
+        "it is not said that the ranks of a node do not find each other",
+        "csrc/shim/comm/peer_world.c",
+        "    tempi_peers.refused = !tempi_peers.registry;\n",
+        "",
+        tests=("tests/preload/test_exchanges.py",),
+        mpi="openmpi",
     ),
     # ---- interposer ----------------------------------------------------------------------------------
     Fault(
