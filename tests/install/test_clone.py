@@ -77,11 +77,12 @@ def test_a_clone_installs_and_compiles_its_kernels(
         pytest.skip(f"constraints-{age}.txt names no versions for Python {version}")
     environment = Environment(tmp_path / "environment", version)
     shutil.rmtree(clone / "build" / "kernels", ignore_errors=True)
-    said = environment.pip("install", "--prefer-binary", clone, "-c", constraints(age), path=compiler_only)
+    wanted = f"{clone}[pictures]"
+    said = environment.pip("install", "--prefer-binary", wanted, "-c", constraints(age), path=compiler_only)
     assert said.count(NO_MPI) == 1, said
     assert NO_KERNELS not in said
     assert (clone / "build" / "kernels" / "kernels.json").is_file()
-    check(environment)
+    check(environment, pictures=True)
 
 
 @every_python
@@ -94,11 +95,11 @@ def test_a_source_distribution_installs_with_its_kernels(
     environment = Environment(tmp_path / "environment", version)
     oldest = constraints("oldest")
     environment.pip("install", "--only-binary=:all:", "-c", oldest, *BUILD)
-    environment.pip("install", "--no-build-isolation", unpacked, "-c", oldest, path=compiler_only)
+    environment.pip("install", "--no-build-isolation", f"{unpacked}[pictures]", "-c", oldest, path=compiler_only)
     assert not (unpacked / "build" / "kernels").exists()
     engine = next(environment.folder.glob("lib/python*/site-packages/tempi/lib/libtempi.so"))
     assert engine.read_bytes().count(b".version 7.0\n.target sm_") == 1
-    check(environment)
+    check(environment, pictures=True)
 
 
 def test_a_clone_installs_without_a_compiler_for_kernels(clone: Path, compiler_only: Path, tmp_path: Path) -> None:

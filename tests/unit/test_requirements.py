@@ -45,7 +45,8 @@ def test_the_constraints_are_of_every_dependency(age: str) -> None:
     for match in pinned:
         assert match is not None
         versions.setdefault(match[1], []).append(match[2])
-    bounds = dict(wanted.split(">=") for wanted in PROJECT["dependencies"])
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["pictures"]]
+    bounds = dict(one.split(">=") for one in wanted)
     assert set(bounds) <= set(versions)
     if age == "oldest":
         for name, bound in bounds.items():
