@@ -90,6 +90,7 @@ static inline int plain_carry(const plain *p, void *buffer, char *packed, MPI_Co
 
 static inline int plain_close(const plain *p, tempi_sample *sample, int rc)
 {
+    tempi_autotune_end(sample, rc == MPI_SUCCESS);
     const bool packs = p->operation == TEMPI_OP_PACK;
     tempi_thread_cache *mine = tempi_stats_mine();
     tempi_stat_add_to(mine, TEMPI_STAT_calls_seen, 1);
@@ -102,7 +103,6 @@ static inline int plain_close(const plain *p, tempi_sample *sample, int rc)
             tempi_stat_add_to(mine, TEMPI_STAT_quirks, 1);
     } else
         tempi_stat_add_to(mine, TEMPI_STAT_fallback_rule, 1);
-    tempi_autotune_end(sample, rc == MPI_SUCCESS);
     return rc;
 }
 
