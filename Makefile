@@ -150,7 +150,7 @@ $(KINDS:%=.venv/mpi-%): .venv/mpi-%: scripts/environment
 	@touch $@
 
 $(KINDS:%=.venv/tempi-%): .venv/tempi-%: .venv/mpi-% $(SOURCES)
-	@scripts/install .venv .
+	@scripts/install .venv '.[pictures]'
 	@touch $@
 
 $(KINDS:%=.venv-%/mpi): .venv-%/mpi: scripts/environment
