@@ -53,6 +53,12 @@ def test_the_constraints_are_of_every_dependency(age: str) -> None:
             assert f"{versions[name][0]}.".startswith(f"{bound}."), name
 
 
+def test_the_demo_has_what_it_draws_with() -> None:
+    """`tempi bench halo --demo` writes a picture, and refuses to begin where it cannot."""
+    rule = (ROOT / "Makefile").read_text().split("\n$(KINDS:%=.venv/tempi-%):")[1].split("\n\n")[0]
+    assert "scripts/install .venv '.[pictures]'" in rule
+
+
 def test_compilers_that_fail_are_one_line(tmp_path: Path) -> None:
     """An installation continues without kernels and gives the reason in one line, not a traceback."""
     failing = tmp_path / "python"
