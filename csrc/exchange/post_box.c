@@ -6,23 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = 128, PART = 1 << 20 };
+enum { LINE = 128, PART = 1 << 20, STREAMED = 256 << 10 };
 
 /* Bytes that long messages may have for all receivers: with more, pages are new each time (160 MiB
- * between two processes took 418 ms so, and 85 ms in parts; Zen 3). Of a part. */
+ * between two processes took 418 ms so, and 85 ms in parts; Zen 3). Of a part, and of one that is
+ * to be unpacked while the next is packed. */
 static struct {
-    int64_t room, part;
-} most = {TEMPI_POST_KEPT, PART};
+    int64_t room, part, streamed;
+} most = {TEMPI_POST_KEPT, PART, STREAMED};
 
 void tempi_post_room_assume(int64_t bytes)
 {
     most.room = bytes > 0 ? bytes : TEMPI_POST_KEPT;
     most.part = most.room / 2 < PART ? most.room / 2 : PART;
-}
-
-int64_t tempi_post_part(void)
-{
-    return most.part;
+    most.streamed = most.part < STREAMED ? most.part : STREAMED;
 }
 
 /* Of a message. */
@@ -264,10 +261,10 @@ bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes)
     return fits(box, to, bytes);
 }
 
-/* Of a message that is packed. */
-static int64_t first_part(const tempi_post_box *box, int to, int64_t bytes, bool parts)
+int64_t tempi_post_part(tempi_post_box *box, int to, int64_t bytes, bool streamed)
 {
-    return parts && bytes > most.part && !fits(box, to, bytes) ? most.part : bytes;
+    const int64_t part = streamed ? most.streamed : most.part;
+    return bytes <= part || (!streamed && tempi_post_has_room(box, to, bytes)) ? bytes : part;
 }
 
 tempi_post *tempi_post_new_part(tempi_post_box *box, int to, int64_t offset, int64_t bytes,
@@ -279,7 +276,7 @@ tempi_post *tempi_post_new_part(tempi_post_box *box, int to, int64_t offset, int
 }
 
 tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
-                           bool parts, void **data)
+                           int64_t part, void **data)
 {
     tempi_post made = {.bytes = bytes, .whole = bytes, .way = TEMPI_COPY_TWICE};
     sweep(box, to);
@@ -287,7 +284,7 @@ tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tem
         made.nshapes = offer->n;
         made.offers = made.watched = true;
     } else {
-        made.bytes = bytes = first_part(box, to, bytes, parts);
+        made.bytes = bytes = part;
     }
     const uint64_t needs = made.offers ? shapes_bytes(made.nshapes)
                            : bytes > 0 ? (uint64_t)bytes
@@ -387,13 +384,12 @@ bool tempi_post_give_up(tempi_post *post)
     return true;
 }
 
-bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, bool parts, void **data)
+bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t bytes, void **data)
 {
     uint32_t before;
     uint64_t room = 0;
     if (!take_back(post, &before))
         return false;
-    const int64_t bytes = first_part(box, to, post->bytes, parts);
     const uint64_t place = tempi_post_block_get(&box->memory, (uint64_t)bytes, &room);
     if (place == 0) {
         if (before == SENT) {

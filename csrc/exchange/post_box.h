@@ -15,7 +15,8 @@
  * description that only the callers understand.
  *
  * One that needs more memory than the messages for one receiver are to have is sent in parts, each
- * with a message of its own, of which the caller sends the later ones as the receiver reads. */
+ * with a message of its own, of which the caller sends the later ones as the receiver reads. So is
+ * one that the receiver is to unpack while the sender still packs. */
 #ifndef TEMPI_EXCHANGE_POST_BOX_H
 #define TEMPI_EXCHANGE_POST_BOX_H
 
@@ -71,12 +72,13 @@ void tempi_post_begin(tempi_post_box *box);
 /* A message to that process: sets aside memory for its bytes, which begin at *data, and says how to
  * pack them (`way`). NULL: there is none; the message that says so needs none (bytes < 0). `offer`:
  * all of its bytes, or NULL: they must be packed. If it was taken, *data is NULL, and the message
- * is watched: the bytes must stay until it is over. `parts`: it may become the first one, of as
- * many bytes as it says. */
+ * is watched: the bytes must stay until it is over. Else the message has the first `part` of them,
+ * or all. */
 tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
-                           bool parts, void **data);
-/* The bytes of a part, but for the last one. */
-int64_t tempi_post_part(void);
+                           int64_t part, void **data);
+/* The bytes of a part, but for the last one, of a message for that process: all, if it need not be
+ * divided. `streamed`: the receiver packs nothing meanwhile that takes as long. */
+int64_t tempi_post_part(tempi_post_box *box, int to, int64_t bytes, bool streamed);
 /* Whether the messages for that process may have so much more memory. */
 bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes);
 /* How many messages with memory that process has read: those whose memory was taken back. */
@@ -97,11 +99,10 @@ void tempi_post_send(tempi_post_box *box, int to);
 bool tempi_post_is_over(const tempi_post *post);
 /* Whether the receiver cannot read what was offered, so that it must be withdrawn. */
 bool tempi_post_is_refused(const tempi_post *post);
-/* True: its bytes are to be packed at *data now, and tempi_post_withdrawn called; those of the
- * first part, if it may be sent in `parts` to that process. False: the receiver reads them, or has
- * read them, or there is no memory; if that was refused, the message has become one that says so.
- */
-bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, bool parts, void **data);
+/* True: the first so many of its bytes are to be packed at *data now, and tempi_post_withdrawn
+ * called. False: the receiver reads them, or has read them, or there is no memory; if that was
+ * refused, the message has become one that says so. */
+bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t bytes, void **data);
 void tempi_post_withdrawn(tempi_post *post);
 /* In its place: the bytes could not be packed. */
 void tempi_post_failed(tempi_post *post);

@@ -194,21 +194,28 @@ FEW, MUCH = 1 << 18, 1 << 21  # bytes
 
 
 class ToTheLast(Pending):
-    """Each process has a long message in short runs for the last one, which is late."""
+    """Each process has a long message in short runs for the last one, which is late; and that one for them, or none."""
+
+    def __init__(self, comm: Any, *, answered: bool) -> None:
+        self.answered = answered
+        super().__init__(comm, 0)
 
     def blocks(self, comm: Any, seed: int) -> list[list[Block]]:
         tree, last = oracle.Vector(MUCH // 8, 8, 9, NAMED[0]), comm.size - 1
-        counts = [[int(i < j == last) for j in range(comm.size)] for i in range(comm.size)]
+        answers = int(self.answered)
+        counts = [
+            [int(i < j == last) + answers * int(j < i == last) for j in range(comm.size)] for i in range(comm.size)
+        ]
         return [[Block((tree, n), (tree, n), 10 * i + j) for j, n in enumerate(row)] for i, row in enumerate(counts)]
 
 
-@pytest.fixture
-def long_message(comm: Any) -> Iterator[tuple[Any, ToTheLast, int]]:
+@pytest.fixture(params=[False, True], ids=["", "answered"])
+def long_message(request: pytest.FixtureRequest, comm: Any) -> Iterator[tuple[Any, ToTheLast, int]]:
     """Its communicator, on which the memory of messages is made; with the number of those on the last one's host."""
     own, last = comm.Dup(), comm.size - 1
     agree(own)
     packing.lib.tempi_post_room_assume(FEW)
-    e = ToTheLast(own, 0)
+    e = ToTheLast(own, answered=request.param)
     comm.Barrier()
     yield own, e, HOSTS[:last].count(HOSTS[last])
     packing.lib.tempi_post_room_assume(0)
@@ -220,8 +227,9 @@ def long_message(comm: Any) -> Iterator[tuple[Any, ToTheLast, int]]:
 def test_a_long_message_has_no_memory_of_its_size(long_message: tuple[Any, ToTheLast, int]) -> None:
     needs_host_memory()
     own, e, messages = long_message
+    before = memory_of_messages()
+    own.Barrier()
     if own.rank == own.size - 1:
-        before = memory_of_messages()
         time.sleep(0.1)
         assert memory_of_messages() - before <= FEW * messages
     own.Ialltoallw(*e.arguments).Wait()

@@ -124,7 +124,7 @@ static tempi_post *send_long(tempi_post_box *box, int to, char *memory)
     const tempi_op block = {.mem = memory, .n = LONG};
     tempi_post_begin(box);
     tempi_offer_describe(&block, 1, tempi_post_access(box, to), &offer);
-    tempi_post *post = tempi_post_new(box, to, LONG, &offer, false, &packed);
+    tempi_post *post = tempi_post_new(box, to, LONG, &offer, LONG, &packed);
     if (!post)
         fail("no memory");
     tempi_post_send(box, to);

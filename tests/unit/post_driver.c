@@ -115,7 +115,7 @@ static bool send_as(member *m, int to, int64_t n, bool offers)
     const uint64_t key = key_of(m, m->rank, to, m->sent[to]);
     char *memory = offers && n > 0 ? memory_of(key, n, tempi_post_access(m->box, to), &offer)
                                    : NULL;
-    tempi_post *post = tempi_post_new(m->box, to, n, memory ? &offer : NULL, false, &data);
+    tempi_post *post = tempi_post_new(m->box, to, n, memory ? &offer : NULL, n, &data);
     if (!post)
         return false;
     if (post->next || post->bytes != n || (n > 0 && (data == NULL) != post->offers))
@@ -150,7 +150,7 @@ static void look_at_offers(member *m, dice *d)
         tempi_post *post = m->watched[i].post;
         const bool refused = tempi_post_is_refused(post);
         if ((refused || draw(d, 0, 60) == 0) &&
-            tempi_post_withdraw(m->box, m->watched[i].to, post, false, &data)) {
+            tempi_post_withdraw(m->box, m->watched[i].to, post, post->bytes, &data)) {
             memcpy(data, m->watched[i].memory, (size_t)post->bytes);
             tempi_post_withdrawn(post);
             ++*(refused ? &m->refused : &m->withdrawn);
@@ -497,7 +497,8 @@ static int interrupted(member *members)
 static int parts(member *members)
 {
     open_both(members);
-    in_parts(members[0].box, members[1].box, members->seed);
+    in_parts(members[0].box, members[1].box, members->seed, false);
+    in_parts(members[0].box, members[1].box, members->seed + 1, true);
     close_both(members);
     return 0;
 }

@@ -26,14 +26,16 @@ static void check(uint64_t key, const char *data, int64_t n)
 }
 
 /* What process 0 sends next of it. Returns its bytes; 0: there is no room. */
-static int64_t send_part(tempi_post_box *from, uint64_t key, int64_t sent)
+static int64_t send_part(tempi_post_box *from, uint64_t key, int64_t sent, bool streamed)
 {
     void *data;
-    const int64_t left = WHOLE - sent, part = left < tempi_post_part() ? left : tempi_post_part();
+    const int64_t left = WHOLE - sent, most = ROOM / 2, part = left < most ? left : most;
+    if (sent == 0 && tempi_post_part(from, 1, WHOLE, streamed) != most)
+        fail("no parts");
     if (sent > 0 && !tempi_post_has_room(from, 1, part))
         return 0;
     tempi_post *post = sent > 0 ? tempi_post_new_part(from, 1, sent, part, WHOLE, &data)
-                                : tempi_post_new(from, 1, WHOLE, NULL, true, &data);
+                                : tempi_post_new(from, 1, WHOLE, NULL, part, &data);
     if (!post || post->bytes != part || post->whole != WHOLE)
         fail("no part");
     put(key + (uint64_t)sent / WORD * STEP, data, part);
@@ -55,14 +57,15 @@ static int64_t read_part(tempi_post_box *to, uint64_t key, int64_t came)
     return part;
 }
 
-/* Prints how many parts it had, and how many waited at most. */
-static void in_parts(tempi_post_box *from, tempi_post_box *to, uint64_t key)
+/* Prints how many parts it had, and how many waited at most. `streamed`: although there is room for
+ * all. */
+static void in_parts(tempi_post_box *from, tempi_post_box *to, uint64_t key, bool streamed)
 {
     int64_t sent = 0, came = 0;
     int parts = 0, waiting = 0, most = 0;
-    tempi_post_room_assume(ROOM);
+    tempi_post_room_assume(streamed ? 0 : ROOM);
     while (came < WHOLE) {
-        const int64_t part = sent < WHOLE ? send_part(from, key, sent) : 0;
+        const int64_t part = sent < WHOLE ? send_part(from, key, sent, streamed) : 0;
         sent += part;
         if (part > 0) {
             ++parts;

@@ -16,12 +16,21 @@ static void pack_message(const tempi_op *ops, int n, tempi_post *post, char *pac
         post->packing = tempi_clock() - start;
 }
 
-static int64_t bytes_to(const tempi_blocks *out, int to)
+/* To that process, or from it. */
+static int64_t bytes_with(const tempi_blocks *blocks, int process)
 {
     int64_t bytes = 0;
-    for (int i = out->edges->first[to]; i < out->edges->first[to + 1]; ++i)
-        bytes += out->ops[i].n;
+    for (int i = blocks->edges->first[process]; i < blocks->edges->first[process + 1]; ++i)
+        bytes += blocks->ops[i].n;
     return bytes;
+}
+
+/* Whether the receiver has little to pack for this process, so that it waits for the bytes. Two
+ * processes that send as much to each other pack at the same time: parts only take them longer (an
+ * FFT of 128^3, 8 MiB to each other, 6.0 instead of 5.4 ms; Zen 3). */
+static bool is_streamed(const tempi_coll_sending *sending, int to, int64_t bytes)
+{
+    return bytes_with(sending->in, to) < bytes / 2;
 }
 
 /* False: no memory. */
@@ -58,26 +67,34 @@ static void keep_tail(tempi_coll_offers *offers, int to, int first, int n, const
                                                .n = n,
                                                .sent = post->bytes,
                                                .bytes = post->whole,
+                                               .part = post->bytes,
                                                .nontemporal = post->way == TEMPI_COPY_NONTEMPORAL});
+}
+
+/* How many of a message's bytes are packed at first; the rest is a tail. */
+static int64_t first_part(tempi_node_comm *node, tempi_coll_offers *offers, int to, int64_t bytes,
+                          bool streamed)
+{
+    const int64_t part = tempi_post_part(node->posts, to, bytes, streamed);
+    return part < bytes && tempi_post_tails_open(&offers->tails, node->size) ? part : bytes;
 }
 
 /* `offers`: those to which it may add; or NULL. NULL: no memory. */
 static tempi_post *pack_to(tempi_node_comm *node, const tempi_blocks *out, int to, int64_t bytes,
-                           tempi_coll_offers *offers)
+                           tempi_coll_offers *offers, bool streamed)
 {
     const int first = out->edges->first[to], n = tempi_edges_count(out->edges, to);
-    const bool parts = offers && bytes > tempi_post_part() &&
-                       tempi_post_tails_open(&offers->tails, node->size);
+    const int64_t part = offers ? first_part(node, offers, to, bytes, streamed) : bytes;
     tempi_offer offer;
     void *packed;
     if (offers)
         tempi_offer_describe(out->ops + first, n, tempi_post_access(node->posts, to), &offer);
-    tempi_post *post = tempi_post_new(node->posts, to, bytes, offers ? &offer : NULL, parts,
+    tempi_post *post = tempi_post_new(node->posts, to, bytes, offers ? &offer : NULL, part,
                                       &packed);
     if (!post || post->offers || bytes <= 0)
         return post;
     pack_message(out->ops + first, n, post, packed);
-    if (parts)
+    if (part < bytes)
         keep_tail(offers, to, first, n, post);
     return post;
 }
@@ -95,9 +112,10 @@ static bool post_to(tempi_node_comm *node, tempi_post_name name, const tempi_col
                            make_room(offers, node->size);
     if (description && !may_offer)
         return false;
-    tempi_post *post = description
-                           ? describe_to(node, to, bytes, description, n)
-                           : pack_to(node, sending->out, to, bytes, may_offer ? offers : NULL);
+    const bool streamed = may_offer && is_streamed(sending, to, bytes);
+    tempi_post *post = description ? describe_to(node, to, bytes, description, n)
+                                   : pack_to(node, sending->out, to, bytes,
+                                             may_offer ? offers : NULL, streamed);
     if (!post)
         return false;
     if (post->offers)
@@ -106,6 +124,7 @@ static bool post_to(tempi_node_comm *node, tempi_post_name name, const tempi_col
             .to = to,
             .first = edges->first[to],
             .n = tempi_edges_count(edges, to),
+            .streamed = streamed,
             .described = n > 0,
             .refusable = n > 0 || !(tempi_post_access(node->posts, to) & TEMPI_ACCESS_READ)};
     post->channel = name.channel;
@@ -126,7 +145,7 @@ int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name,
         const int to = (node->rank + i) % node->size;
         if (tempi_edges_count(out->edges, to) == 0)
             continue;
-        const int64_t bytes = sending->failed ? -1 : bytes_to(out, to);
+        const int64_t bytes = sending->failed ? -1 : bytes_with(out, to);
         if (bytes == 0 || post_to(node, name, sending, to, bytes))
             continue;
         good = false;
@@ -146,9 +165,8 @@ static void withdraw(tempi_node_comm *node, tempi_blocks *out, tempi_coll_offers
     void *packed;
     if (offer->described && tempi_post_is_refused(offer->post))
         tempi_offer_was_refused(tempi_post_pause(node->posts, offer->to));
-    const bool parts = offer->post->bytes > tempi_post_part() &&
-                       tempi_post_tails_open(&offers->tails, node->size);
-    if (!tempi_post_withdraw(node->posts, offer->to, offer->post, parts, &packed))
+    const int64_t part = first_part(node, offers, offer->to, offer->post->bytes, offer->streamed);
+    if (!tempi_post_withdraw(node->posts, offer->to, offer->post, part, &packed))
         return;
     if (tempi_blocks_stage(out, offer->first, offer->n) != MPI_SUCCESS) {
         tempi_post_failed(offer->post);

@@ -12,6 +12,7 @@
 typedef struct tempi_coll_offer {
     tempi_post *post;
     int to, first, n; /* operations */
+    bool streamed;    /* in parts, if it must be packed */
     bool described;   /* for the receiver's device */
     bool refusable;   /* the receiver may not be able to read it */
 } tempi_coll_offer;
@@ -31,7 +32,7 @@ static inline bool tempi_coll_offers_left(const tempi_coll_offers *offers)
 
 /* What is sent, and how. */
 typedef struct tempi_coll_sending {
-    const tempi_blocks *out;
+    const tempi_blocks *out, *in;
     bool failed;               /* not all blocks are described: each process that may wait for one
                                   gets an error message instead */
     tempi_coll_offers *offers; /* NULL: no block may be offered or sent later; else the operations

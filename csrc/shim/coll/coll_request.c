@@ -178,6 +178,7 @@ static int send_all(tempi_coll_request *r, const tempi_blocks *out,
     rc = rc == MPI_SUCCESS ? passed : rc;
     const bool failed = rc != MPI_SUCCESS;
     const tempi_coll_sending sending = {.out = out,
+                                        .in = &r->in,
                                         .failed = failed,
                                         .offers = replaces(r, out) || failed ? NULL : &r->offers,
                                         .host = out->nstaged == 0, /* not in staging buffers */

@@ -46,7 +46,7 @@ static void send(tempi_node_comm *node, tempi_post_name name, int to, tempi_post
 static bool send_error(tempi_node_comm *node, tempi_post_name name, int to)
 {
     void *data;
-    tempi_post *post = tempi_post_new(node->posts, to, -1, NULL, false, &data);
+    tempi_post *post = tempi_post_new(node->posts, to, -1, NULL, -1, &data);
     if (post)
         send(node, name, to, post);
     return post != NULL;
@@ -67,31 +67,35 @@ static bool send_part(tempi_post_tail *tail, tempi_node_comm *node, tempi_post_n
     return true;
 }
 
-/* Whether nothing of it is left, or can be sent. */
-static bool is_sent(tempi_post_tails *tails, tempi_post_tail *tail, tempi_node_comm *node,
-                    tempi_post_name name, const tempi_blocks *out, bool all)
+/* The next part of it; false: there is no room. */
+static bool send_next(tempi_post_tails *tails, tempi_post_tail *tail, tempi_node_comm *node,
+                      tempi_post_name name, const tempi_blocks *out, bool all)
 {
-    while (tail->sent < tail->bytes) {
-        const int64_t left = tail->bytes - tail->sent, part = tempi_post_part(),
-                      bytes = left < part ? left : part;
-        if (!tempi_post_has_room(node->posts, tail->to, bytes) && !all)
-            return false;
-        if (!send_part(tail, node, name, out, bytes)) {
-            tails->error = MPI_ERR_NO_MEM;
-            return send_error(node, name, tail->to);
-        }
-    }
+    const int64_t left = tail->bytes - tail->sent, bytes = left < tail->part ? left : tail->part;
+    if (!all && !tempi_post_has_room(node->posts, tail->to, bytes))
+        return false;
+    if (send_part(tail, node, name, out, bytes))
+        return true;
+    tails->error = MPI_ERR_NO_MEM;
+    if (!send_error(node, name, tail->to))
+        return false;
+    tail->sent = tail->bytes;
     return true;
 }
 
 void tempi_post_tails_send(tempi_post_tails *tails, tempi_node_comm *node, tempi_post_name name,
                            const tempi_blocks *out, bool all)
 {
-    int left = 0;
-    for (int i = 0; i < tails->n; ++i)
-        if (!is_sent(tails, &tails->of[i], node, name, out, all))
-            tails->of[left++] = tails->of[i];
-    tails->n = left;
+    for (bool sent = true; sent && tails->n > 0;) {
+        int left = 0;
+        sent = false;
+        for (int i = 0; i < tails->n; ++i) { /* in turn: each receiver waits for its next part */
+            sent |= send_next(tails, &tails->of[i], node, name, out, all);
+            if (tails->of[i].sent < tails->of[i].bytes)
+                tails->of[left++] = tails->of[i];
+        }
+        tails->n = left;
+    }
 }
 
 /* How much the receivers have read, of these messages and others. */

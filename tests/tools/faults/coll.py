@@ -236,8 +236,8 @@ FAULTS = (
         "coll",
         "a long message waits as a whole",
         "csrc/exchange/post_box.c",
-        "    return parts && bytes > most.part && !fits(box, to, bytes) ? most.part : bytes;",
-        "    return parts && bytes < most.part && !fits(box, to, bytes) ? most.part : bytes;",
+        "bytes <= part || (!streamed && tempi_post_has_room(box, to, bytes)) ? bytes : part",
+        "bytes <= part || !streamed ? bytes : part",
         ("tests/mpi/test_collective_memory.py",),
     ),
     Fault(
@@ -337,8 +337,8 @@ FAULTS = (
         "coll",
         "processes are not told of an error before theirs were described",
         "csrc/shim/coll/coll_posts.c",
-        "const int64_t bytes = sending->failed ? -1 : bytes_to(out, to);",
-        "const int64_t bytes = sending->failed && bytes_to(out, to) > 0 ? -1 : bytes_to(out, to);",
+        "const int64_t bytes = sending->failed ? -1 : bytes_with(out, to);",
+        "const int64_t bytes = sending->failed && bytes_with(out, to) > 0 ? -1 : bytes_with(out, to);",
     ),
     Fault(
         "coll",

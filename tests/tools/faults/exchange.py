@@ -60,6 +60,13 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "what a receiver waits for goes as a whole, if there is room",
+        "csrc/exchange/post_box.c",
+        "(!streamed && tempi_post_has_room(box, to, bytes))",
+        "tempi_post_has_room(box, to, bytes)",
+    ),
+    Fault(
+        "exchange",
         "a block is as long as the step below its length",
         "csrc/exchange/post_memory.c",
         "steps = (n + step - 1) / step;",
