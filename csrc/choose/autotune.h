@@ -10,7 +10,7 @@
  *   3. If they are close, both go on, tempi's with the kernels that the trials of kernels
  *      (pack/kernel_trials.h) have settled. Then the median counts of what a turn takes, divided
  *      by the one before: a machine's speed may change by a factor of two every some turns.
- *   4. The faster way is stored in the type's choices; in a tie, the guess.
+ *   4. The faster way is stored in the type's choices; tempi if it gains 3%.
  *
  * Messages cannot be tuned this way: the time that the peer takes is not visible. */
 #ifndef TEMPI_CHOOSE_AUTOTUNE_H

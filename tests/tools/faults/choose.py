@@ -90,6 +90,13 @@ FAULTS = (
     ),
     Fault(
         "choose",
+        "a trial of packs settles for tempi between equals",
+        "csrc/choose/autotune.c",
+        "relative(trial) < 1 - MARGIN",
+        "relative(trial) < 1",
+    ),
+    Fault(
+        "choose",
         "tempi acts where it is predicted to be a little slower",
         "csrc/choose/predict.c",
         "(1 - TEMPI_MODEL_MARGIN)",
