@@ -18,8 +18,8 @@ typedef struct tempi_post_name {
 typedef struct tempi_post_tail {
     int to, first, n;    /* operations */
     int64_t sent, bytes; /* of all of them */
-    int64_t part;
-    bool nontemporal; /* the stores with which they are packed */
+    int64_t part;        /* bytes of each, but for the last one */
+    bool nontemporal;    /* the stores with which they are packed */
 } tempi_post_tail;
 
 typedef struct tempi_post_tails {
