@@ -6,7 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = 128, PART = 1 << 20, STREAMED = 256 << 10 };
+enum {
+    LINE = 128,
+    PART = 1 << 20,
+    STREAMED = 256 << 10,
+    SHORT = TEMPI_COPY_LEAST - 1, /* bytes: what is longer may be offered, or timed */
+    UNSWEPT = 8, /* messages after which the sender looks at what the receiver has read */
+    FETCHED = 16 /* cache lines of a short message's bytes, at most, that are fetched with it */
+};
+
+/* The lowest bits of the next message's place: how many of these lines it has. Places are multiples
+ * of a line. */
+#define LINES ((uint64_t)63)
 
 /* Bytes that long messages may have for all receivers: with more, pages are new each time (160 MiB
  * between two processes took 418 ms so, and 85 ms in parts; Zen 3). Of a part, and of one that is
@@ -31,11 +42,13 @@ enum {
     REFUSED    /* the receiver cannot read it: likewise */
 };
 
-/* The first message of a list, which nobody sent; how many the receiver has come to, and how it
- * can get at the sender's memory; how the sender sends long ones. */
+/* The first message of a list, which nobody sent; how many the receiver has come to, and how many
+ * of these it has taken without exception, so that the sender need not look at each; how it can get
+ * at the sender's memory; how the sender sends long ones. */
 typedef struct head {
     tempi_post first;
     _Alignas(LINE) uint64_t passed;
+    uint64_t taken;
     uint32_t access;                     /* TEMPI_ACCESS_* */
     _Alignas(LINE) tempi_copy_lead lead; /* of the sender */
 } head;
@@ -47,17 +60,24 @@ typedef struct outbox {
     uint64_t oldest, newest; /* places: of messages in use, or of `first` */
     uint64_t index;          /* how many came before the oldest */
     uint64_t unsent;         /* the place of the one that is being made */
-    uint64_t used;           /* bytes of memory for what messages contain */
+    uint64_t used;           /* bytes of memory for what long messages contain */
+    unsigned unswept;        /* short ones since it last looked for what was read */
     uint64_t released;       /* messages whose memory was taken back */
     tempi_copy_lead *lead;   /* of that process, as a sender; NULL: it could not be mapped */
     tempi_copy_choice choice;
     tempi_offer_pause pause; /* of descriptions for its devices */
 } outbox;
 
+/* What came from one sender. */
+typedef struct inbox {
+    uint64_t last; /* place of its message that was passed last */
+    uint64_t open; /* messages that were passed, and not taken yet */
+} inbox;
+
 struct tempi_post_box {
     tempi_post_memory memory;
     uint64_t turn;    /* exchanges of this process */
-    uint64_t *next;   /* for each sender: the place of its last message that was read */
+    inbox *inboxes;   /* for each sender */
     outbox *outboxes; /* for each receiver */
 };
 
@@ -91,18 +111,18 @@ tempi_post_box *tempi_post_open(const char *folder, int members, int own, const 
     tempi_post_box *box = calloc(1, sizeof *box);
     if (!box)
         return NULL;
-    box->next = calloc((size_t)members, sizeof *box->next);
+    box->inboxes = calloc((size_t)members, sizeof *box->inboxes);
     box->outboxes = calloc((size_t)members, sizeof *box->outboxes);
     if (!tempi_post_memory_open(&box->memory, folder, members, own, name,
                                 place_of_probe(members) + PROBE) ||
-        !box->next || !box->outboxes) {
+        !box->inboxes || !box->outboxes) {
         tempi_post_close(box);
         return NULL;
     }
     for (int i = 0; i < members; ++i) {
         const uint64_t first = (uint64_t)i * sizeof(head);
         box->outboxes[i] = (outbox){.oldest = first, .newest = first};
-        box->next[i] = (uint64_t)own * sizeof(head); /* in the sender's region */
+        box->inboxes[i].last = (uint64_t)own * sizeof(head); /* in the sender's region */
     }
     tempi_single_copy_offer(probe_of(box, own));
     return box;
@@ -124,7 +144,7 @@ void tempi_post_close(tempi_post_box *box)
     if (!box)
         return;
     tempi_post_memory_close(&box->memory);
-    free(box->next);
+    free(box->inboxes);
     free(box->outboxes);
     free(box);
 }
@@ -133,7 +153,7 @@ void tempi_post_close(tempi_post_box *box)
 
 static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
 {
-    if (post->room == 0)
+    if (post->room == 0 || post->holds)
         return;
     if (post->timed)
         tempi_copy_learn(&mine->choice, post->class, post->way, post->packing + post->unpacking,
@@ -144,29 +164,37 @@ static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
     post->room = 0;
 }
 
-/* Takes back what the receiver has read: the bytes of a message at once, the message itself when it
- * has gone on to the next one. */
+/* Whether the receiver has read the oldest message, of which the sender has nothing to look at. */
+static bool is_done(const outbox *mine, const tempi_post *oldest, uint64_t taken)
+{
+    return (mine->index <= taken || __atomic_load_n(&oldest->state, __ATOMIC_ACQUIRE) == TAKEN) &&
+           !__atomic_load_n(&oldest->watched, __ATOMIC_ACQUIRE);
+}
+
+/* Takes back what the receiver has read: the bytes of a long message at once, the message itself
+ * when it has gone on to the next one. */
 static void sweep(tempi_post_box *box, int to)
 {
     outbox *mine = &box->outboxes[to];
     const uint64_t first = (uint64_t)to * sizeof(head);
-    const uint64_t passed = __atomic_load_n(&head_of(box, box->memory.own, to)->passed,
-                                            __ATOMIC_ACQUIRE);
+    const head *theirs = head_of(box, box->memory.own, to);
+    const uint64_t taken = __atomic_load_n(&theirs->taken, __ATOMIC_ACQUIRE),
+                   passed = __atomic_load_n(&theirs->passed, __ATOMIC_ACQUIRE);
+    mine->unswept = 0;
     for (;;) {
         tempi_post *post = tempi_post_own_place(&box->memory, mine->oldest, 0);
         if (mine->oldest != first) {
-            if (__atomic_load_n(&post->state, __ATOMIC_ACQUIRE) != TAKEN ||
-                __atomic_load_n(&post->watched, __ATOMIC_ACQUIRE))
+            if (!is_done(mine, post, taken))
                 return;
             release(box, mine, post);
         }
         if (mine->oldest == mine->newest || passed <= mine->index)
             return;
-        const uint64_t place = mine->oldest;
-        mine->oldest = post->next;
+        const uint64_t place = mine->oldest, room = post->holds ? post->room : sizeof *post;
+        mine->oldest = post->next & ~LINES;
         ++mine->index;
         if (place != first)
-            tempi_post_block_put(&box->memory, place, sizeof(tempi_post));
+            tempi_post_block_put(&box->memory, place, room);
     }
 }
 
@@ -212,6 +240,24 @@ void tempi_post_give_back(tempi_post_box *box)
         if (to != box->memory.own)
             sweep(box, to);
     tempi_post_memory_give_back(&box->memory);
+}
+
+/* A short message that holds so many bytes. NULL: there is no memory. */
+static tempi_post *put_down_short(tempi_post_box *box, int to, const tempi_post *made,
+                                  uint64_t needs, void **data)
+{
+    uint64_t room = 0;
+    const uint64_t at = tempi_post_block_get(&box->memory, sizeof(tempi_post) + needs, &room);
+    if (at == 0)
+        return NULL;
+    tempi_post *post = tempi_post_own_place(&box->memory, at, 0);
+    *post = *made;
+    post->data = at + sizeof *post;
+    post->room = room;
+    post->holds = true;
+    *data = post + 1;
+    box->outboxes[to].unsent = at;
+    return post;
 }
 
 /* A message with memory for so many bytes, which begin at *data. NULL: there is none. */
@@ -279,16 +325,16 @@ tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tem
                            int64_t part, void **data)
 {
     tempi_post made = {.bytes = bytes, .whole = bytes, .way = TEMPI_COPY_TWICE};
+    if (bytes <= SHORT)
+        return put_down_short(box, to, &made, bytes > 0 ? (uint64_t)bytes : 0, data);
     sweep(box, to);
-    if (bytes > 0 && offers(box, to, offer, &made)) {
+    if (offers(box, to, offer, &made)) {
         made.nshapes = offer->n;
         made.offers = made.watched = true;
     } else {
         made.bytes = bytes = part;
     }
-    const uint64_t needs = made.offers ? shapes_bytes(made.nshapes)
-                           : bytes > 0 ? (uint64_t)bytes
-                                       : 0;
+    const uint64_t needs = made.offers ? shapes_bytes(made.nshapes) : (uint64_t)bytes;
     tempi_post *post = put_down(box, to, &made, needs, data);
     if (post && made.offers) {
         memcpy(*data, offer->shapes, shapes_bytes(made.nshapes));
@@ -320,12 +366,21 @@ tempi_offer_pause *tempi_post_pause(tempi_post_box *box, int to)
     return &box->outboxes[to].pause;
 }
 
+static uint64_t lines_of(const tempi_post *post)
+{
+    const uint64_t lines = post->holds && post->bytes > 0 ? ((uint64_t)post->bytes + 63) / 64 : 0;
+    return lines < FETCHED ? lines : FETCHED;
+}
+
 void tempi_post_send(tempi_post_box *box, int to)
 {
     outbox *mine = &box->outboxes[to];
     tempi_post *last = tempi_post_own_place(&box->memory, mine->newest, 0);
+    const tempi_post *post = tempi_post_own_place(&box->memory, mine->unsent, 0);
     mine->newest = mine->unsent;
-    __atomic_store_n(&last->next, mine->unsent, __ATOMIC_RELEASE);
+    __atomic_store_n(&last->next, mine->unsent | lines_of(post), __ATOMIC_RELEASE);
+    if (mine->used > 0 || ++mine->unswept >= UNSWEPT)
+        sweep(box, to); /* now that it is sent: the receiver waits for it */
 }
 
 /* ---- offers ---------------------------------------------------------------------------------- */
@@ -415,28 +470,31 @@ void tempi_post_unwatch(tempi_post *post)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* 0: there is none. */
-static uint64_t next_place(tempi_post_box *box, int from)
+/* Its place and lines; 0: there is none. */
+static uint64_t next_word(tempi_post_box *box, int from)
 {
-    const tempi_post *last = tempi_post_place(&box->memory, from, box->next[from], 0);
+    const tempi_post *last = tempi_post_place(&box->memory, from, box->inboxes[from].last, 0);
     return last ? __atomic_load_n(&last->next, __ATOMIC_ACQUIRE) : 0;
-}
-
-bool tempi_post_waits(tempi_post_box *box, int from)
-{
-    return next_place(box, from) != 0;
 }
 
 tempi_post *tempi_post_next(tempi_post_box *box, int from)
 {
-    const uint64_t place = next_place(box, from);
-    tempi_post *post = place ? tempi_post_place(&box->memory, from, place, 0) : NULL;
-    if (!post)
+    const uint64_t word = next_word(box, from);
+    if (word == 0)
         return NULL;
-    box->next[from] = place;
-    head *mine = head_of(box, from, box->memory.own);
-    __atomic_store_n(&mine->passed, mine->passed + 1, __ATOMIC_RELEASE);
+    tempi_post *post = tempi_post_place(&box->memory, from, word & ~LINES, 0);
+    for (uint64_t i = 0; post && i < (word & LINES); ++i)
+        __builtin_prefetch((const char *)(post + 1) + 64 * i);
     return post;
+}
+
+void tempi_post_pass(tempi_post_box *box, int from)
+{
+    inbox *its = &box->inboxes[from];
+    head *mine = head_of(box, from, box->memory.own);
+    its->last = next_word(box, from) & ~LINES;
+    ++its->open;
+    __atomic_store_n(&mine->passed, mine->passed + 1, __ATOMIC_RELEASE);
 }
 
 const void *tempi_post_data(tempi_post_box *box, int from, const tempi_post *post)
@@ -501,7 +559,12 @@ bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const temp
     return false;
 }
 
-void tempi_post_take(tempi_post *post)
+void tempi_post_take(tempi_post_box *box, int from, tempi_post *post)
 {
-    __atomic_store_n(&post->state, TAKEN, __ATOMIC_RELEASE);
+    inbox *its = &box->inboxes[from];
+    head *mine = head_of(box, from, box->memory.own);
+    if (--its->open > 0 || post->offers)
+        __atomic_store_n(&post->state, TAKEN, __ATOMIC_RELEASE);
+    if (its->open == 0)
+        __atomic_store_n(&mine->taken, mine->passed, __ATOMIC_RELEASE);
 }

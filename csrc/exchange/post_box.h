@@ -25,22 +25,25 @@
 #include "exchange/offer_pause.h"
 #include "exchange/segment.h"
 
-/* In shared memory. Zero while it is set aside. */
+/* In shared memory. Zero while it is set aside. The receiver of a short one reads the first line
+ * alone. */
 typedef struct tempi_post {
-    uint64_t next;    /* place of the next one to this receiver; 0: none yet */
+    uint64_t next;    /* the next one to this receiver (post_box.c); 0: none yet */
     uint64_t channel; /* what it belongs to, and the number of the exchange there */
     uint64_t call;
-    int64_t bytes;      /* packed, in this part; -1: the sender has failed */
-    int64_t offset;     /* of them in the whole */
-    int64_t whole;      /* bytes of all parts */
-    uint64_t data;      /* their place, or of the offer */
-    uint64_t room;      /* bytes set aside there */
+    int64_t bytes; /* packed, in this part; -1: the sender has failed */
+    int64_t whole; /* bytes of all parts */
+    uint64_t data; /* the place of the packed ones, or of the offer */
+    uint64_t room; /* bytes set aside there; if it holds them itself, for both */
+    bool holds;    /* a short one: its bytes lie behind it */
+    bool offers;   /* it did at first */
+    bool timed;    /* a long one: the two times are taken */
+    bool watched;  /* a request of the sender still looks at it: its memory is not reused */
+
     uint32_t state;     /* post_box.c */
+    int64_t offset;     /* of the bytes in the whole */
     int32_t nshapes;    /* of the offer; 0: the bytes are packed, or a device's */
     int32_t described;  /* bytes of the description for a device; 0: the bytes are packed */
-    bool offers;        /* it did at first */
-    bool timed;         /* a long one: the two times are taken */
-    bool watched;       /* a request of the sender still looks at it: its memory is not reused */
     int class;          /* of a long one */
     tempi_copy_way way; /* of the sender */
     double patience;    /* seconds after which an offer may be withdrawn */
@@ -115,10 +118,10 @@ void tempi_post_unwatch(tempi_post *post);
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* Whether there is a next message from that process. */
-bool tempi_post_waits(tempi_post_box *box, int from);
-/* The next message from that process, each once and in their order; NULL: there is none yet. */
+/* The next message from that process, in their order; NULL: there is none yet. */
 tempi_post *tempi_post_next(tempi_post_box *box, int from);
+/* Goes on to the one after it, which is then the next. It stays readable until it is taken. */
+void tempi_post_pass(tempi_post_box *box, int from);
 /* Before its bytes are used, until it is not TEMPI_POST_LATER. What is offered must then be read,
  * and the message taken or refused. `device`: also what is offered to one; else that is left as it
  * is. */
@@ -140,7 +143,7 @@ bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const temp
                      int64_t n);
 /* Its packed bytes; NULL: they could not be mapped. */
 const void *tempi_post_data(tempi_post_box *box, int from, const tempi_post *post);
-/* They were read: the sender may use the memory again. */
-void tempi_post_take(tempi_post *post);
+/* Once it was passed, and its bytes were read: the sender may use the memory again. */
+void tempi_post_take(tempi_post_box *box, int from, tempi_post *post);
 
 #endif

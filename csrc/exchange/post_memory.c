@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SLAB   ((uint64_t)256 << 10)
+#define SLAB   TEMPI_POST_SLAB
 #define REGION ((uint64_t)64 << 30) /* the file is sparse */
 
 enum {
@@ -19,16 +19,7 @@ enum {
 
 _Static_assert(TEMPI_POST_CLASSES == 30 * STEPS, "to the largest region");
 
-typedef struct mapping {
-    char *address;
-    uint64_t bytes;
-} mapping;
-
-/* Of a region, by the number of the first slab. */
-typedef struct tempi_post_view {
-    mapping *slabs;
-    uint64_t n;
-} view;
+typedef tempi_post_view view;
 
 /* ---- mapping --------------------------------------------------------------------------------- */
 
@@ -37,7 +28,7 @@ static bool grow(view *v, uint64_t slab)
     if (slab < v->n)
         return true;
     const uint64_t n = slab < 32 ? 64 : 2 * slab;
-    mapping *slabs = realloc(v->slabs, n * sizeof *slabs);
+    struct tempi_post_slab *slabs = realloc(v->slabs, n * sizeof *slabs);
     if (!slabs)
         return false;
     memset(slabs + v->n, 0, (n - v->n) * sizeof *slabs);
@@ -46,8 +37,7 @@ static bool grow(view *v, uint64_t slab)
     return true;
 }
 
-/* Maps the slab of that place, or the whole long block that begins there. */
-void *tempi_post_place(tempi_post_memory *memory, int member, uint64_t place, uint64_t room)
+void *tempi_post_map(tempi_post_memory *memory, int member, uint64_t place, uint64_t room)
 {
     view *v = &memory->views[member];
     const uint64_t slab = place / SLAB, bytes = room > SHORT ? room : SLAB;
@@ -59,7 +49,7 @@ void *tempi_post_place(tempi_post_memory *memory, int member, uint64_t place, ui
         if (made == MAP_FAILED)
             return NULL;
         (void)madvise(made, bytes, MADV_DONTFORK);
-        v->slabs[slab] = (mapping){made, bytes};
+        v->slabs[slab] = (struct tempi_post_slab){made, bytes};
     }
     return v->slabs[slab].address + place % SLAB;
 }

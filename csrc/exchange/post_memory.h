@@ -17,13 +17,23 @@
 
 /* TEMPI_POST_KEPT: bytes of long blocks that keep their pages for the next messages. */
 enum { TEMPI_POST_CLASSES = 120, TEMPI_POST_KEPT = 64 << 20 };
+#define TEMPI_POST_SLAB ((uint64_t)256 << 10) /* bytes */
+
+/* What is mapped of a region, by the number of the first slab. */
+typedef struct tempi_post_view {
+    struct tempi_post_slab {
+        char *address; /* NULL: it is not mapped */
+        uint64_t bytes;
+    } *slabs;
+    uint64_t n;
+} tempi_post_view;
 
 typedef struct tempi_post_memory {
     int file, members, own;
-    struct tempi_post_view *views; /* what this process has mapped, of each region */
-    uint64_t top;                  /* where the next slab begins */
-    uint64_t at, end;              /* of the slab that short blocks are cut from */
-    uint64_t idle;                 /* bytes of long blocks that are not in use and have pages */
+    tempi_post_view *views; /* of each region, in this process */
+    uint64_t top;           /* where the next slab begins */
+    uint64_t at, end;       /* of the slab that short blocks are cut from */
+    uint64_t idle;          /* bytes of long blocks that are not in use and have pages */
     /* The first block of each class that is not in use: each begins with the place of the next.
      * `without`: those that gave back their pages, but for the first. */
     uint64_t free[TEMPI_POST_CLASSES], without[TEMPI_POST_CLASSES];
@@ -37,9 +47,21 @@ bool tempi_post_memory_open(tempi_post_memory *memory, const char *folder, int m
                             const char *name, uint64_t reserved);
 void tempi_post_memory_close(tempi_post_memory *memory);
 
+/* Maps the slab of that place, or the whole long block that begins there; returns as
+ * tempi_post_place does. */
+void *tempi_post_map(tempi_post_memory *memory, int member, uint64_t place, uint64_t room);
+
 /* The address of a place in that process's region. `room`: of the block, or 0 if it is a short one.
  * NULL: it could not be mapped. */
-void *tempi_post_place(tempi_post_memory *memory, int member, uint64_t place, uint64_t room);
+static inline void *tempi_post_place(tempi_post_memory *memory, int member, uint64_t place,
+                                     uint64_t room)
+{
+    const tempi_post_view *view = &memory->views[member];
+    const uint64_t slab = place / TEMPI_POST_SLAB;
+    return slab < view->n && view->slabs[slab].address
+               ? view->slabs[slab].address + place % TEMPI_POST_SLAB
+               : tempi_post_map(memory, member, place, room);
+}
 /* The same in the own region. */
 static inline void *tempi_post_own_place(tempi_post_memory *memory, uint64_t place, uint64_t room)
 {

@@ -42,8 +42,8 @@ tempi_record *tempi_record_new(void)
     /* Set one by one: the compiler clears a whole record with a string instruction, which takes 10
      * ns. */
     record->ops = NULL;
-    record->receives = record->active = record->settled = record->cancelled = record->gapped =
-        false;
+    record->receives = record->active = record->settled = record->cancelled = record->ended =
+        record->gapped = false;
     record->posted = false;
     record->op.layout = NULL;
     record->op.packed = NULL;

@@ -28,6 +28,7 @@ typedef struct tempi_record {
     bool active;    /* persistent: started and not yet completed */
     bool settled;   /* the data has been moved, only the handle remains */
     bool cancelled; /* MPI_Cancel was called */
+    bool ended;     /* claimed as complete without the library (shim/request/record_ops.h) */
     bool gapped;    /* sent with a gap before the last byte (shim/p2p/wire.h) */
     tempi_op op;    /* op.packed is owned by the record (packed_buffer.h) */
     int pin; /* of the buffer's allocation (memory/kind.h), while the request is pending; -1: none

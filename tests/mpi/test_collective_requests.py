@@ -400,6 +400,75 @@ def test_persistent_requests_are_started_in_any_order(ready: Any) -> None:
         e.free()
 
 
+@pytest.mark.parametrize(
+    "wait", [*WAITS, *(lambda r, f=f: f([r]) for f in (MPI.Request.Waitany, MPI.Request.Waitsome))]
+)
+@forms
+def test_one_that_has_ended_while_another_was_waited_for(ready: Any, form: str, wait: Callable[[Any], Any]) -> None:
+    """Then the library knows nothing of it yet."""
+    exchanges = [Pending(ready, 30), Pending(ready, 31)]
+    persistents = [request_of(ready, "Alltoallw", *e.arguments) for e in exchanges if form == "persistent"]
+    for _ in range(3):
+        for e in exchanges:
+            e.fill()
+        if form == "persistent":
+            MPI.Prequest.Startall(persistents)
+        first, second = persistents or [ready.Ialltoallw(*e.arguments) for e in exchanges]
+        ready.Barrier()
+        second.Wait()
+        assert wait(first) in (None, True, 0, [0])
+        assert (first == MPI.REQUEST_NULL) == (form == "nonblocking")
+        for e in exchanges:
+            e.check()
+    for request in persistents:
+        request.Free()
+    for e in exchanges:
+        e.free()
+
+
+def test_persistent_collectives_are_started_beside_messages(ready: Any) -> None:
+    e = Pending(ready, 32)
+    right, left = (ready.rank + 1) % ready.size, (ready.rank - 1) % ready.size
+    sent, came = np.zeros(8), np.zeros(8)
+    requests = [
+        ready.Recv_init(came, left, 5),
+        request_of(ready, "Alltoallw", *e.arguments),
+        ready.Send_init(sent, right, 5),
+    ]
+    for turn in range(3):
+        e.fill()
+        sent[:], came[:] = 10 * turn + ready.rank, -1
+        MPI.Prequest.Startall(requests)
+        MPI.Request.Waitall(requests)
+        e.check()
+        assert (came == 10 * turn + left).all()
+    for request in requests:
+        request.Free()
+    e.free()
+
+
+class Aside(Pending):
+    """One rank has blocks of its own alone; or one only receives."""
+
+    def blocks(self, comm: Any, seed: int) -> list[list[Block]]:
+        def leaves_out(i: int, j: int) -> bool:
+            aside = seed // 2 % comm.size
+            return i == aside if seed % 2 else aside in (i, j) and i != j
+
+        blocks, nothing = super().blocks(comm, seed), Block((NAMED[0], 0), (NAMED[0], 0), 0)
+        return [[nothing if leaves_out(i, j) else block for j, block in enumerate(row)] for i, row in enumerate(blocks)]
+
+
+@pytest.mark.parametrize("outstanding", [1, 3])
+def test_a_rank_with_blocks_of_its_own_alone_keeps_in_step(ready: Any, outstanding: int) -> None:
+    for seed in range(0, 6 * outstanding, outstanding):
+        exchanges = [Aside(ready, seed + i) for i in range(outstanding)]
+        MPI.Request.Waitall([ready.Ialltoallw(*e.arguments) for e in exchanges])
+        for e in exchanges:
+            e.check()
+            e.free()
+
+
 def test_types_and_communicator_may_be_freed_before_the_end(comm: Any) -> None:
     own = comm.Dup()
     agree(own)

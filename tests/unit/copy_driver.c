@@ -137,9 +137,10 @@ static void take_long(tempi_post_box *box, int from, tempi_post *sent, dice *d)
     tempi_post *post = tempi_post_next(box, from);
     if (!post || tempi_post_claim(post, false) == TEMPI_POST_LATER)
         fail("a message has not come");
+    tempi_post_pass(box, from);
     post->packing = (double)draw(d, 1, 1000) * 1e-6;
     post->unpacking = (double)draw(d, 1, 1000) * 1e-6;
-    tempi_post_take(post);
+    tempi_post_take(box, from, post);
     if (sent->offers)
         tempi_post_unwatch(sent);
 }

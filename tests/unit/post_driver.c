@@ -175,6 +175,7 @@ static bool read_one(member *m, int from)
         fail("another message");
     m->held[m->nheld].from = from;
     m->held[m->nheld++].post = post;
+    tempi_post_pass(m->box, from);
     m->most = m->nheld > m->most ? m->nheld : m->most;
     return true;
 }
@@ -208,7 +209,7 @@ static bool use(member *m, int k)
         check(post->channel, data, post->bytes);
     for (int i = 0; i < k; ++i)
         m->early += i == 0 && m->held[k].from == m->held[0].from;
-    tempi_post_take(post);
+    tempi_post_take(m->box, m->held[k].from, post);
     memmove(&m->held[k], &m->held[k + 1], (size_t)(--m->nheld - k) * sizeof m->held[0]);
     return true;
 }

@@ -53,7 +53,8 @@ static int64_t read_part(tempi_post_box *to, uint64_t key, int64_t came)
         fail("another part");
     const int64_t part = post->bytes;
     check(key + (uint64_t)came / WORD * STEP, tempi_post_data(to, 0, post), part);
-    tempi_post_take(post);
+    tempi_post_pass(to, 0);
+    tempi_post_take(to, 0, post);
     return part;
 }
 

@@ -128,16 +128,6 @@ static int exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
     return rc;
 }
 
-/* Whether all that the side has is for the process itself, or from it. */
-static bool stays_here(const tempi_node_comm *node, const tempi_blocks *side)
-{
-    const int own = node->rank, end = side->edges->first[own + 1];
-    int64_t bytes = 0;
-    for (int k = side->edges->first[own]; k < end; ++k)
-        bytes += side->ops[k].n;
-    return bytes == side->bytes;
-}
-
 /* Of own blocks alone, in host memory: what is done for others takes a third of a short call. */
 static int move_alone(tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in)
 {
@@ -155,14 +145,14 @@ static int carry(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
         (void)act(meanwhile);
         return rc;
     }
-    const bool alone = !meanwhile && !tempi_memory_mixed && stays_here(node, out) &&
-                       stays_here(node, in);
+    const bool alone = !meanwhile && !tempi_memory_mixed && tempi_blocks_are_own(out, node->rank) &&
+                       tempi_blocks_are_own(in, node->rank);
     rc = alone ? move_alone(node, out, in) : exchange(node, out, in, meanwhile);
     return rc == MPI_SUCCESS ? tempi_blocks_unpack(in) : rc;
 }
 
-int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
-                         const tempi_meanwhile *meanwhile)
+static int with_operations(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
+                           const tempi_meanwhile *meanwhile)
 {
     const int n = out->edges->n + in->edges->n;
     tempi_op few[32], *ops = n > 32 ? malloc((size_t)n * sizeof *ops) : few;
@@ -173,7 +163,6 @@ int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks 
     }
     out->ops = ops;
     in->ops = ops + out->edges->n;
-    ++node->calls;
     const int rc = carry(node, out, in, meanwhile);
     node->failed |= rc != MPI_SUCCESS;
     tempi_blocks_close(out);
@@ -181,4 +170,16 @@ int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks 
     if (ops != few)
         free(ops);
     return rc;
+}
+
+int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
+                         const tempi_meanwhile *meanwhile)
+{
+    ++node->calls;
+    return with_operations(node, out, in, meanwhile);
+}
+
+int tempi_block_exchange_own(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in)
+{
+    return with_operations(node, out, in, NULL);
 }

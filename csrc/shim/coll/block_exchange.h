@@ -22,6 +22,10 @@ typedef struct tempi_meanwhile {
 int tempi_block_exchange(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in,
                          const tempi_meanwhile *meanwhile);
 
+/* The same where neither side has blocks of other processes (tempi_blocks_are_own), nor is any in
+ * device memory: the others need not call it. */
+int tempi_block_exchange_own(tempi_node_comm *node, tempi_blocks *out, tempi_blocks *in);
+
 /* Moves the described blocks of the process itself. False: one did not fit. */
 bool tempi_block_move_own(tempi_node_comm *node, const tempi_blocks *out, const tempi_blocks *in);
 

@@ -30,20 +30,6 @@ struct tempi_late_block {
 
 /* ---- entries of the buffer ------------------------------------------------------------------- */
 
-/* Without displacements, entries of one count follow each other. */
-tempi_block_entry tempi_block_entry_of(const tempi_bounce_argument *buffer, int i)
-{
-    tempi_block_entry out = {.count = buffer->counts.of ? tempi_number_at(buffer->counts, i)
-                                                        : buffer->count,
-                             .type = buffer->types ? buffer->types[i] : buffer->type,
-                             .in_bytes = buffer->in_bytes};
-    if (buffer->displacements.of)
-        out.displacement = tempi_number_at(buffer->displacements, i);
-    else if (buffer->times != TEMPI_ONCE)
-        out.displacement = i * out.count;
-    return out;
-}
-
 static bool lacks_arrays(const tempi_bounce_argument *buffer, bool many)
 {
     return many && buffer->times != TEMPI_ONCE &&
@@ -103,6 +89,19 @@ bool tempi_blocks_refusable(const tempi_blocks *blocks, bool all)
             return true;
     }
     return false;
+}
+
+bool tempi_blocks_are_own(const tempi_blocks *blocks, int process)
+{
+    const tempi_edges *edges = blocks->edges;
+    for (int k = 0; k < edges->n; ++k) {
+        if (k == edges->first[process]) /* step over these */
+            k = edges->first[process + 1];
+        if (k < edges->n &&
+            tempi_block_entry_of(blocks->buffer, tempi_block_number(blocks, k)).count != 0)
+            return false;
+    }
+    return true;
 }
 
 bool tempi_blocks_derived(const tempi_blocks *blocks)
@@ -192,7 +191,7 @@ static void keep_layout(const tempi_blocks *blocks, const tempi_op *op)
 static int stage(tempi_blocks *blocks, const tempi_block_entry *e, char *mem, tempi_op *op)
 {
     if (!blocks->staged)
-        blocks->staged = calloc((size_t)blocks->n, sizeof *blocks->staged);
+        blocks->staged = calloc((size_t)blocks->edges->n, sizeof *blocks->staged);
     if (!blocks->staged)
         return tempi_blocks_no_memory(blocks->comm);
     tempi_staged_block *s = &blocks->staged[blocks->nstaged];
@@ -254,7 +253,7 @@ static bool may_stay(tempi_blocks *blocks, const tempi_type *type, int64_t count
 static bool keep_type(tempi_blocks *blocks, int k, const tempi_block_entry *e)
 {
     if (!blocks->kept)
-        blocks->kept = calloc((size_t)blocks->n, sizeof *blocks->kept);
+        blocks->kept = calloc((size_t)blocks->edges->n, sizeof *blocks->kept);
     MPI_Datatype own;
     if (!blocks->kept || !own_type(e->type, &own))
         return false;
@@ -343,9 +342,9 @@ int tempi_blocks_stage(tempi_blocks *blocks, int k, int n)
 int tempi_blocks_describe(tempi_blocks *blocks)
 {
     const tempi_edges *edges = blocks->edges;
-    blocks->n = edges->n;
     for (int k = 0; k < edges->n; ++k) {
         tempi_op *op = &blocks->ops[k];
+        blocks->n = k + 1;
         *op = (tempi_op){.direction = tempi_direction_of(blocks->operation),
                          .method = TEMPI_METHOD_HOST};
         if (stays(blocks, k))

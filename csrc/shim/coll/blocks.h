@@ -24,7 +24,7 @@ typedef struct tempi_blocks {
     bool outlives;             /* the call: the program may free the types before the end */
     bool stays;                /* a block of one allocation of a device stays there, at first */
     bool late;           /* such a block may be staged after the call, whose arguments are gone */
-    tempi_op *ops;       /* by the order of the edges; zero, if they outlive the call */
+    tempi_op *ops;       /* by the order of the edges */
     int n;               /* of them, once they are described */
     int64_t bytes;       /* in all of them */
     tempi_memory memory; /* of the last block that stayed */
@@ -42,7 +42,19 @@ typedef struct tempi_block_entry {
     bool in_bytes;
 } tempi_block_entry;
 
-tempi_block_entry tempi_block_entry_of(const tempi_bounce_argument *buffer, int i);
+/* Without displacements, entries of one count follow each other. */
+static inline tempi_block_entry tempi_block_entry_of(const tempi_bounce_argument *buffer, int i)
+{
+    tempi_block_entry out = {.count = buffer->counts.of ? tempi_number_at(buffer->counts, i)
+                                                        : buffer->count,
+                             .type = buffer->types ? buffer->types[i] : buffer->type,
+                             .in_bytes = buffer->in_bytes};
+    if (buffer->displacements.of)
+        out.displacement = tempi_number_at(buffer->displacements, i);
+    else if (buffer->times != TEMPI_ONCE)
+        out.displacement = i * out.count;
+    return out;
+}
 
 /* The entry of block k of the edges. */
 static inline int tempi_block_number(const tempi_blocks *blocks, int k)
@@ -62,6 +74,8 @@ static inline int tempi_blocks_no_memory(MPI_Comm comm)
 bool tempi_blocks_refusable(const tempi_blocks *blocks, bool all);
 /* Whether one of the types is derived. */
 bool tempi_blocks_derived(const tempi_blocks *blocks);
+/* Whether no block is for another process than that one, or from it, by the counts. */
+bool tempi_blocks_are_own(const tempi_blocks *blocks, int process);
 /* Fills `ops`, and packs what goes through staging buffers. Returns MPI_SUCCESS or an error that
  * was raised. */
 int tempi_blocks_describe(tempi_blocks *blocks);

@@ -59,9 +59,24 @@ static void leave(tempi_coll_request *r)
     *at = r->next;
 }
 
+bool tempi_coll_has_ended(const tempi_coll_request *r)
+{
+    return __atomic_load_n(&r->completed, __ATOMIC_ACQUIRE) && !r->handed_over;
+}
+
+void tempi_coll_hand_over(tempi_coll_request *r)
+{
+    tempi_lock_acquire(&active.lock);
+    const bool first = !r->handed_over;
+    r->handed_over = true;
+    if (first && r->completed)
+        tempi_lib.Grequest_complete(r->inner);
+    tempi_lock_release(&active.lock);
+}
+
 /* All has come. Its error is raised when the program completes it. Another thread may do so, and
- * free it, in the last call. */
-static void complete(tempi_coll_request *r)
+ * free it, once it is said to be complete. */
+static void complete(tempi_coll_request *r, bool listed)
 {
     tempi_record *record = r->record;
     if (r->error == MPI_SUCCESS)
@@ -77,10 +92,15 @@ static void complete(tempi_coll_request *r)
         record->error_reported = true;
     }
     r->node->failed |= rc != MPI_SUCCESS || r->error != MPI_SUCCESS;
-    leave(r);
-    tempi_pending_add(-1);
+    if (listed) {
+        leave(r);
+        tempi_pending_add(-1);
+    }
+    const bool handed_over = r->handed_over;
+    MPI_Request inner = r->inner;
     __atomic_store_n(&r->completed, true, __ATOMIC_RELEASE);
-    tempi_lib.Grequest_complete(r->inner);
+    if (handed_over)
+        tempi_lib.Grequest_complete(inner);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */
@@ -115,7 +135,7 @@ static int unpack(const tempi_coll_request *r, const tempi_arrival *a, tempi_pos
     const char *packed = post->bytes > 0 ? tempi_post_data(r->node->posts, a->source, post) : "";
     if (!packed)
         return MPI_ERR_NO_MEM;
-    unpack_part(r, a, post->offset, post->bytes, packed);
+    unpack_part(r, a, post->holds ? 0 : post->offset, post->bytes, packed);
     return post->whole > a->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
 }
 
@@ -145,14 +165,17 @@ static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
     r->left -= a->ended;
     if (post->timed)
         post->unpacking = tempi_clock() - start;
-    tempi_post_take(post);
+    tempi_post_take(r->node->posts, a->source, post);
 }
 
-/* Whether the message belongs to it; then it was received. */
-static bool takes(tempi_coll_request *r, int source, tempi_post *post)
+static bool owns(const tempi_coll_request *r, const tempi_post *post)
 {
-    if (post->channel != r->name.channel || post->call != r->name.call)
-        return false;
+    return post->channel == r->name.channel && post->call == r->name.call;
+}
+
+/* A message of its own. */
+static void take(tempi_coll_request *r, int source, tempi_post *post)
+{
     for (int i = 0; i < r->narrivals; ++i) {
         tempi_arrival *a = &r->arrivals[i];
         if (a->source != source || a->ended)
@@ -162,11 +185,10 @@ static bool takes(tempi_coll_request *r, int source, tempi_post *post)
         if (a->post || a->ended)
             continue;
         receive(r, a, post);
-        return true;
+        return;
     }
     if (tempi_post_claim(post, true) != TEMPI_POST_LATER)
-        tempi_post_take(post);
-    return true;
+        tempi_post_take(r->node->posts, source, post);
 }
 
 /* Whether there is nothing to wait for. */
@@ -175,27 +197,42 @@ static bool is_over(const tempi_coll_request *r)
     return r->left == 0 && !r->passing && !tempi_coll_offers_left(&r->offers) && r->moves.n == 0;
 }
 
+/* NULL: it was not started yet. */
+static tempi_coll_request *owner_of(const tempi_node_comm *node, const tempi_post *post)
+{
+    tempi_coll_request *r = node->requests;
+    while (r && !owns(r, post))
+        r = r->next;
+    return r;
+}
+
+/* False: no memory; it can be read again. */
+static bool keep_for_later(tempi_node_comm *node, int source, tempi_post *post)
+{
+    tempi_unmatched *later = malloc(sizeof *later);
+    if (!later)
+        return false;
+    *later = (tempi_unmatched){source, post, node->unmatched};
+    node->unmatched = later;
+    tempi_post_pass(node->posts, source);
+    return true;
+}
+
 /* Reads what has come from that process. True: a request is complete, and the list has changed. */
 static bool collect(tempi_node_comm *node, int source)
 {
     enum { MOST = 64 }; /* a sender of parts adds others as fast as they are read */
-    for (int i = 0; i < MOST && tempi_post_waits(node->posts, source); ++i) {
-        /* First: a message that was read cannot be put back. */
-        tempi_unmatched *later = malloc(sizeof *later);
-        tempi_post *post = later ? tempi_post_next(node->posts, source) : NULL;
-        tempi_coll_request *r = post ? node->requests : NULL;
-        while (r && !takes(r, source, post))
-            r = r->next;
-        if (post && !r) {
-            *later = (tempi_unmatched){source, post, node->unmatched};
-            node->unmatched = later;
-            continue;
-        }
-        free(later);
-        if (!post)
+    for (int i = 0; i < MOST; ++i) {
+        tempi_post *post = tempi_post_next(node->posts, source);
+        tempi_coll_request *r = post ? owner_of(node, post) : NULL;
+        if (!post || (!r && !keep_for_later(node, source, post)))
             return false;
+        if (!r)
+            continue;
+        tempi_post_pass(node->posts, source);
+        take(r, source, post);
         if (is_over(r)) {
-            complete(r);
+            complete(r, true);
             return true;
         }
     }
@@ -208,10 +245,11 @@ static void match(tempi_coll_request *r)
     tempi_unmatched **at = &r->node->unmatched;
     while (*at) {
         tempi_unmatched *u = *at;
-        if (!takes(r, u->source, u->post)) {
+        if (!owns(r, u->post)) {
             at = &u->next;
             continue;
         }
+        take(r, u->source, u->post);
         *at = u->next;
         free(u);
     }
@@ -258,7 +296,7 @@ static bool complete_any(tempi_node_comm *node)
         const bool came = r->left == 0 && r->moves.n == 0;
         look_at_offers(r, came && is_passed(r));
         if (is_over(r)) {
-            complete(r);
+            complete(r, true);
             return true;
         }
     }
@@ -394,11 +432,14 @@ void tempi_coll_follow(tempi_coll_request *r)
 {
     tempi_lock_acquire(&active.lock);
     ++tempi_this_thread.posting;
-    tempi_pending_add(1);
-    list(r);
-    match(r);
+    const bool waits = !is_over(r);
+    if (waits) {
+        tempi_pending_add(1);
+        list(r);
+        match(r);
+    }
     if (is_over(r))
-        complete(r);
+        complete(r, waits);
     progress_all();
     leave_lock();
 }

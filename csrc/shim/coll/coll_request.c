@@ -4,10 +4,11 @@
 #include "base/thread.h"
 #include "base/trace.h"
 #include "shim/coll/block_exchange.h"
-#include "shim/coll/coll_posts.h"
 #include "shim/coll/coll_round.h"
+#include "shim/coll/coll_start.h"
 #include "shim/coll/neighbor_order.h"
 #include "shim/coll/node_part.h"
+#include "shim/coll/request_pool.h"
 #include "shim/coll/sides.h"
 #include "shim/coll/split_call.h"
 #include "shim/request/deferred_sends.h"
@@ -22,11 +23,26 @@
 /* The one that stands in the place of a persistent request while that is active. */
 static bool inner(const tempi_record *record, MPI_Request *out)
 {
-    const tempi_coll_request *r = record->collective;
-    if (!record->active || !r->persistent)
+    tempi_coll_request *r = record->collective;
+    if (!record->active)
         return false;
-    *out = r->inner;
-    return true;
+    tempi_coll_hand_over(r);
+    if (r->persistent)
+        *out = r->inner;
+    return r->persistent;
+}
+
+static bool ended(const tempi_record *record)
+{
+    return record->active && tempi_coll_has_ended(record->collective);
+}
+
+/* The library has freed a handle that it was asked about. */
+static void take_back_handle(tempi_coll_request *r)
+{
+    if (r->handed_over)
+        r->inner = MPI_REQUEST_NULL;
+    r->handed_over = false;
 }
 
 static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
@@ -38,37 +54,18 @@ static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *ou
     return false;
 }
 
-static void free_remote(tempi_coll_request *r)
-{
-    if (!r->remote)
-        return;
-    if (r->initialized)
-        tempi_lib.Request_free(&r->passed);
-    tempi_remote_close(r->remote);
-    free(r->remote);
-}
-
-/* One that has no record yet, or none any more. */
-static void discard(tempi_coll_request *r)
-{
-    tempi_persistent_call_free(r->persistent);
-    free_remote(r);
-    free(r->offers.open);
-    free(r->offers.tails.of);
-    free(r->memory);
-    free(r);
-}
-
 static void release(tempi_record *record)
 {
     tempi_coll_request *r = record->collective;
     tempi_coll_end_round(r);
+    take_back_handle(r);
     tempi_node_comm_release(r->owner);
-    discard(r);
+    tempi_coll_request_free(r);
     tempi_record_release(record);
 }
 
 static const tempi_record_ops once_ops = {.inner = inner,
+                                          .ended = ended,
                                           .start = tempi_record_never_starts,
                                           .check = tempi_record_needs_no_check,
                                           .refused = tempi_record_is_refused,
@@ -88,235 +85,7 @@ static tempi_record *record_of(tempi_coll_request *r, const tempi_record_ops *op
     return r->record = record;
 }
 
-/* ---- starting -------------------------------------------------------------------------------- */
-
-/* For the operations of both sides, and what may arrive from each process. False: there is none. */
-static bool take_memory(tempi_coll_request *r, tempi_blocks *out)
-{
-    const size_t nout = (size_t)out->edges->n + 1, nin = (size_t)r->in.edges->n + 1,
-                 ops = (nout + nin) * sizeof *out->ops,
-                 bytes = ops + (size_t)r->node->size * sizeof *r->arrivals;
-    out->ops = r->in.ops = NULL;
-    if (r->room < bytes) {
-        free(r->memory);
-        r->memory = malloc(bytes);
-        r->room = r->memory ? bytes : 0;
-        if (!r->memory)
-            return false;
-    }
-    memset(r->memory, 0, bytes);
-    out->ops = r->memory;
-    r->in.ops = out->ops + nout;
-    r->arrivals = (tempi_arrival *)(void *)((char *)r->memory + ops);
-    return true;
-}
-
-static void find_arrivals(tempi_coll_request *r)
-{
-    const tempi_edges *edges = r->in.edges;
-    const int size = r->node->size;
-    r->narrivals = 0;
-    for (int i = 1; i < size; ++i) {
-        const int source = (r->node->rank - i + size) % size;
-        tempi_arrival a = {
-            .source = source, .first = edges->first[source], .n = tempi_edges_count(edges, source)};
-        for (int k = 0; k < a.n; ++k)
-            a.bytes += r->in.ops[a.first + k].n;
-        if (a.bytes > 0)
-            r->arrivals[r->narrivals++] = a;
-    }
-    r->left = r->narrivals;
-}
-
-static int move_own(const tempi_coll_request *r, const tempi_blocks *out)
-{
-    if (tempi_block_move_own(r->node, out, &r->in))
-        return MPI_SUCCESS;
-    tempi_lib.Comm_call_errhandler(out->comm, MPI_ERR_TRUNCATE);
-    return MPI_ERR_TRUNCATE;
-}
-
-/* What goes to other nodes. */
-static int pass_on(tempi_coll_request *r)
-{
-    if (!r->remote)
-        return MPI_SUCCESS;
-    int rc = tempi_remote_start(r->remote, !r->persistent);
-    if (rc == MPI_SUCCESS)
-        rc = r->persistent ? tempi_lib.Start(&r->passed)
-                           : tempi_remote_pass(r->remote, TEMPI_REMOTE_NONBLOCKING, &r->passed);
-    r->passing = rc == MPI_SUCCESS;
-    r->passed_error = MPI_SUCCESS;
-    return r->passing ? MPI_SUCCESS : tempi_remote_end(r->remote, rc);
-}
-
-/* Whether the blocks are replaced by what comes, in place, perhaps before the others have read
- * them.
- */
-static bool replaces(const tempi_coll_request *r, const tempi_blocks *out)
-{
-    return out->buffer == r->in.buffer && out->entry < 0;
-}
-
-static int describe(tempi_coll_request *r, tempi_blocks *out, tempi_device_offers *offers)
-{
-    int rc = take_memory(r, out) ? tempi_blocks_describe(out) : tempi_blocks_no_memory(out->comm);
-    if (rc == MPI_SUCCESS)
-        rc = tempi_blocks_describe(&r->in);
-    if (rc == MPI_SUCCESS)
-        find_arrivals(r);
-    return rc == MPI_SUCCESS ? tempi_device_posts_begin(&r->moves, r->node, out, &r->in, offers)
-                             : rc;
-}
-
-/* `rc`: of the description. On an error the processes of this node are notified, and blocks for
- * other nodes are still sent. */
-static int send_all(tempi_coll_request *r, const tempi_blocks *out,
-                    const tempi_device_offers *described, int rc)
-{
-    const int passed = pass_on(r);
-    rc = rc == MPI_SUCCESS ? passed : rc;
-    const bool failed = rc != MPI_SUCCESS;
-    const tempi_coll_sending sending = {.out = out,
-                                        .in = &r->in,
-                                        .failed = failed,
-                                        .offers = replaces(r, out) || failed ? NULL : &r->offers,
-                                        .host = out->nstaged == 0, /* not in staging buffers */
-                                        .described = described};
-    const int sent = tempi_coll_posts_send(r->node, r->name, &sending);
-    rc = rc == MPI_SUCCESS ? sent : rc;
-    return rc == MPI_SUCCESS ? move_own(r, out) : rc;
-}
-
-static bool track_once(tempi_coll_request *r)
-{
-    r->request = r->record->request = tempi_handle(r->inner);
-    r->record->active = true;
-    return tempi_records_put(r->record);
-}
-
-/* Makes the generalized request, and receives what is there. */
-static int follow(tempi_coll_request *r)
-{
-    const int rc = tempi_proxy_start(&r->inner);
-    if (rc != MPI_SUCCESS)
-        return rc;
-    if (!r->persistent && !track_once(r)) {
-        tempi_proxy_end(&r->inner);
-        return tempi_blocks_no_memory(r->in.comm);
-    }
-    tempi_coll_follow(r);
-    return MPI_SUCCESS;
-}
-
-static void give_up(tempi_coll_request *r)
-{
-    if (tempi_coll_offers_left(&r->offers))
-        tempi_coll_offers_fail(&r->offers, r->node, r->name);
-    if (r->passing) {
-        (void)tempi_lib.Wait(&r->passed, MPI_STATUS_IGNORE);
-        (void)tempi_remote_end(r->remote, MPI_ERR_OTHER);
-        r->passing = false;
-    }
-    tempi_coll_end_round(r);
-}
-
-/* Edges to or from a root are those of the last call on the communicator: a request that will be
- * started again gets its own. Without memory for them it keeps no operations. */
-static void own_edges(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out)
-{
-    const tempi_edges *shared = &r->node->one;
-    tempi_persistent_call *k = r->persistent;
-    if (!k || r->remote || (out->edges != shared && r->in.edges != shared) ||
-        (!k->one.first && !tempi_edges_none(r->node->size, &k->one)))
-        return;
-    tempi_edges_one(&k->one, r->node->size, r->node->peers_begin + call->root);
-    out->edges = out->edges == shared ? &k->one : out->edges;
-    r->in.edges = r->in.edges == shared ? &k->one : r->in.edges;
-}
-
-/* Whether the next start has the same operations: of blocks in host memory, and of edges that do
- * not depend on the root of other calls. */
-static bool keeps(const tempi_coll_request *r, const tempi_collective *call,
-                  const tempi_blocks *out)
-{
-    const tempi_edges *shared = &r->node->one;
-    const bool fixed = call->pattern == TEMPI_PATTERN_ALL ||
-                       call->pattern == TEMPI_PATTERN_NEIGHBORS ||
-                       (!r->remote && out->edges != shared && r->in.edges != shared);
-    return r->persistent && fixed && !tempi_memory_mixed && !tempi_config.check &&
-           out->nstaged == 0 && r->in.nstaged == 0;
-}
-
-/* What is left to do after a start with that result. */
-static int follow_up(tempi_coll_request *r, const tempi_collective *call, int rc)
-{
-    if (rc == MPI_SUCCESS)
-        rc = follow(r);
-    if (rc != MPI_SUCCESS) {
-        r->node->failed = true;
-        give_up(r);
-    }
-    if (r->remote)
-        tempi_split_count(call, r->remote);
-    else
-        tempi_stat_add(TEMPI_STAT_collectives, 1);
-    return rc;
-}
-
-/* One start. `out` and `in` as tempi_sides_of made them; on failure nothing of it is left. Caller
- * holds the communicator's lock: several threads may start persistent requests of it. */
-static int start(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out,
-                 const tempi_blocks *in)
-{
-    const double begun = tempi_trace_begin();
-    tempi_device_offers described = {0};
-    r->in = *in;
-    r->in.outlives = !r->persistent;
-    r->in.late = out->late = !r->persistent;
-    r->in.stays = out->stays = out->buffer != in->buffer;
-    r->out.ops = NULL;
-    r->error = MPI_SUCCESS;
-    r->active = true;
-    own_edges(r, call, out);
-    int rc = describe(r, out, &described);
-    r->kept = rc == MPI_SUCCESS && keeps(r, call, out);
-    rc = send_all(r, out, &described, rc);
-    tempi_device_offers_close(&described);
-    if (tempi_coll_offers_left(&r->offers) || r->kept) {
-        if (!r->persistent)
-            tempi_blocks_keep(out);
-        r->out = *out;
-    } else {
-        tempi_blocks_close(out);
-    }
-    const int64_t bytes = out->bytes;
-    rc = follow_up(r, call, rc);
-    tempi_stat_add(TEMPI_STAT_collective_bytes, bytes);
-    tempi_trace_end(begun, "exchange", call->name, bytes);
-    return rc;
-}
-
-/* Another one with the same operations. */
-static int start_kept(tempi_coll_request *r, const tempi_collective *call)
-{
-    const double begun = tempi_trace_begin();
-    r->in.comm = r->out.comm = call->comm;
-    r->error = MPI_SUCCESS;
-    r->active = true;
-    for (int i = 0; i < r->narrivals; ++i) {
-        tempi_arrival *a = &r->arrivals[i];
-        a->post = NULL;
-        a->came = 0;
-        a->claimed = a->ended = false;
-    }
-    r->left = r->narrivals;
-    const int64_t bytes = r->out.bytes;
-    const int rc = follow_up(r, call, send_all(r, &r->out, NULL, MPI_SUCCESS));
-    tempi_stat_add(TEMPI_STAT_collective_bytes, bytes);
-    tempi_trace_end(begun, "exchange", call->name, bytes);
-    return rc;
-}
+/* ---- nonblocking requests -------------------------------------------------------------------- */
 
 static bool is_corrected(const tempi_collective *call)
 {
@@ -343,21 +112,43 @@ static bool divide(tempi_coll_request *r, const tempi_collective *call, tempi_bl
     return (*result == MPI_SUCCESS && tempi_remote_reorder(r->remote)) || ours;
 }
 
-static int start_new(tempi_coll_request *r, const tempi_collective *call, tempi_blocks *out,
-                     const tempi_blocks *in, MPI_Request *request)
+static int start_new(tempi_coll_request *r, const tempi_collective *call, MPI_Request *request)
 {
     if (!record_of(r, &once_ops)) {
-        discard(r);
+        tempi_coll_request_free(r);
         return tempi_blocks_no_memory(call->comm);
     }
     r->name.call = __atomic_add_fetch(&r->node->posted, 1, __ATOMIC_RELAXED);
     tempi_node_comm_retain(r->owner);
-    const int rc = start(r, call, out, in);
+    const int rc = tempi_coll_start(r, call);
     if (rc == MPI_SUCCESS)
         *request = r->inner;
     else
         release(r->record);
     return rc;
+}
+
+/* Whether there is nothing to wait for. */
+static bool is_own(const tempi_coll_request *r)
+{
+    return !tempi_memory_mixed && !r->remote && tempi_blocks_are_own(&r->out, r->node->rank) &&
+           tempi_blocks_are_own(&r->in, r->node->rank);
+}
+
+/* The request is one of the library that is complete: others take three times as long. */
+static int start_own(tempi_coll_request *r, const tempi_collective *call, MPI_Request *request)
+{
+    const double begun = tempi_trace_begin();
+    (void)__atomic_add_fetch(&r->node->posted, 1, __ATOMIC_RELAXED);
+    const int rc = tempi_block_exchange_own(r->node, &r->out, &r->in);
+    const int64_t bytes = r->out.bytes;
+    tempi_coll_request_free(r);
+    tempi_stat_add(TEMPI_STAT_collectives, 1);
+    tempi_stat_add(TEMPI_STAT_collective_bytes, bytes);
+    tempi_trace_end(begun, "exchange", call->name, bytes);
+    return rc == MPI_SUCCESS
+               ? tempi_lib.Isend(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, request)
+               : rc;
 }
 
 static bool decides_alone(const tempi_collective *call)
@@ -408,23 +199,19 @@ static void end_start(tempi_node_comm *node)
     tempi_lock_release(&node->starting);
 }
 
-static bool start_once(const tempi_collective *called, const tempi_bounce_argument *buffers,
-                       MPI_Request *request, int *result)
+/* The same results as of the next function. */
+static bool start_once(tempi_coll_request *r, const tempi_collective *called,
+                       const tempi_bounce_argument *buffers, MPI_Request *request, int *result)
 {
-    tempi_blocks out, in;
     const tempi_collective own = alone_or_not(called, tempi_node_comm_has_posts(called->node)),
                            *call = &own;
-    if (!tempi_sides_of(call, buffers, &out, &in) || !is_carried(call, &out, &in))
-        return false;
-    tempi_coll_request *r = calloc(1, sizeof *r);
-    *result = r ? MPI_SUCCESS : tempi_blocks_no_memory(call->comm);
-    if (!r)
-        return true;
-    const bool ours = divide(r, call, &out, &in, result);
+    *result = MPI_SUCCESS;
+    const bool ours = tempi_sides_of(call, buffers, &r->out, &r->in) &&
+                      is_carried(call, &r->out, &r->in) && divide(r, call, &r->out, &r->in, result);
     if (ours && *result == MPI_SUCCESS)
-        *result = start_new(r, call, &out, &in, request);
+        *result = (is_own(r) ? start_own : start_new)(r, call, request);
     else
-        discard(r);
+        tempi_coll_request_free(r);
     return ours;
 }
 
@@ -434,8 +221,13 @@ bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_a
     if (!request)
         return false;
     tempi_coll_use_hooks();
+    tempi_coll_request *r = tempi_coll_request_new();
+    if (!r) {
+        *result = tempi_blocks_no_memory(call->comm);
+        return true;
+    }
     begin_start(call->node);
-    const bool carried = start_once(call, buffers, request, result);
+    const bool carried = start_once(r, call, buffers, request, result);
     end_start(call->node);
     return carried;
 }
@@ -444,10 +236,9 @@ bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_a
 
 static int start_anew(tempi_coll_request *r, const tempi_collective *call)
 {
-    tempi_blocks out, in;
-    return tempi_sides_of(call, r->persistent->buffers, &out, &in) &&
-                   (!r->remote || tempi_split_restrict(call, &out, &in))
-               ? start(r, call, &out, &in)
+    return tempi_sides_of(call, r->persistent->buffers, &r->out, &r->in) &&
+                   (!r->remote || tempi_split_restrict(call, &r->out, &r->in))
+               ? tempi_coll_start(r, call)
                : MPI_ERR_ARG;
 }
 
@@ -464,21 +255,20 @@ static bool start_again(tempi_record *record, tempi_op *op, int *rc)
     }
     ++r->name.call;
     begin_start(r->owner);
-    *rc = r->kept && !tempi_memory_mixed ? start_kept(r, call) : start_anew(r, call);
+    *rc = r->kept && !tempi_memory_mixed ? tempi_coll_start_kept(r, call) : start_anew(r, call);
     end_start(r->owner);
     return false;
 }
 
-/* The library's request was started, too. */
 static void rest(tempi_record *record)
 {
-    MPI_Request request = tempi_request_of(record->request);
-    (void)tempi_lib.Wait(&request, MPI_STATUS_IGNORE);
     tempi_coll_end_round(record->collective);
+    take_back_handle(record->collective);
     tempi_record_rest(record);
 }
 
 static const tempi_record_ops persistent_ops = {.inner = inner,
+                                                .ended = ended,
                                                 .start = start_again,
                                                 .check = tempi_record_needs_no_check,
                                                 .refused = tempi_record_is_refused,
@@ -486,6 +276,7 @@ static const tempi_record_ops persistent_ops = {.inner = inner,
                                                 .cut = tempi_record_was_not_cut,
                                                 .finish = rest,
                                                 .once = &once_ops,
+                                                .starts_alone = true,
                                                 .settles_without_status = true};
 
 static bool track(tempi_coll_request *r)
@@ -541,7 +332,7 @@ static int init_new(tempi_coll_request *r, MPI_Request *request)
     if (rc == MPI_SUCCESS)
         rc = make_request(r);
     if (rc != MPI_SUCCESS) {
-        discard(r);
+        tempi_coll_request_free(r);
         return rc;
     }
     tempi_node_comm_retain(r->owner);
@@ -570,12 +361,13 @@ bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_ar
     if (!carried && !own.alone)
         return false;
     tempi_coll_use_hooks();
-    tempi_coll_request *r = calloc(1, sizeof *r);
+    tempi_coll_request *r = tempi_coll_request_new();
     *result = MPI_SUCCESS;
     if (r)
         r->persistent = tempi_persistent_call_make(&own, buffers, &out, &in);
     if (!r || !r->persistent) {
-        free(r);
+        if (r)
+            tempi_coll_request_free(r);
         *result = tempi_blocks_no_memory(call->comm);
         return true;
     }
@@ -585,6 +377,6 @@ bool tempi_coll_request_init(const tempi_collective *call, const tempi_bounce_ar
     if (ours && *result == MPI_SUCCESS)
         *result = init_new(r, request);
     else
-        discard(r);
+        tempi_coll_request_free(r);
     return ours;
 }

@@ -25,11 +25,12 @@ typedef struct tempi_coll_request {
     tempi_post_name name;
     uintptr_t request;    /* the program's */
     tempi_record *record; /* of that */
-    MPI_Request inner;    /* the generalized one */
+    MPI_Request inner;    /* the generalized one, which is not complete; or none */
     void *memory;         /* for the operations and arrivals of a start: used by all of them */
     size_t room;          /* bytes */
     bool active;          /* it was started */
-    bool completed;       /* by this thread or another one, before the library says so */
+    bool completed;       /* by this thread or another one */
+    bool handed_over;     /* the library was asked about `inner`, so that it ends it */
     bool kept;            /* the operations of both sides serve the next start, too */
     tempi_blocks in;
     tempi_arrival *arrivals;
@@ -52,6 +53,11 @@ typedef struct tempi_coll_request {
 MPI_Comm tempi_coll_comm_of(const tempi_node_comm *node);
 /* Once all is sent: receives what is there, and what comes in later calls. */
 void tempi_coll_follow(tempi_coll_request *r);
+/* From now on the library is asked about its handle: if it is complete the library is told, else
+ * when it will be. */
+void tempi_coll_hand_over(tempi_coll_request *r);
+/* Whether it is complete and the library was not asked. */
+bool tempi_coll_has_ended(const tempi_coll_request *r);
 /* Frees what a start has made. */
 void tempi_coll_end_round(tempi_coll_request *r);
 /* Before the first one: later calls make progress. */

@@ -8,6 +8,7 @@
 #include "shim/coll/block_exchange.h"
 #include "shim/coll/comm_agree.h"
 #include "shim/coll/neighbor_order.h"
+#include "shim/coll/request_pool.h"
 #include "shim/coll/shape_layout.h"
 #include "shim/coll/sides.h"
 #include "shim/coll/split_call.h"
@@ -45,6 +46,7 @@ void tempi_collective_start(void)
 void tempi_collective_stop(void)
 {
     tempi_collectives = false;
+    tempi_coll_requests_stop();
     tempi_node_comm_stop();
 }
 

@@ -72,7 +72,7 @@ static void end_claimed(tempi_coll_request *r)
             continue;
         a->ended = true;
         --r->left;
-        tempi_post_take(a->post);
+        tempi_post_take(r->node->posts, a->source, a->post);
     }
 }
 

@@ -271,17 +271,23 @@ static void undo(int count, const MPI_Request requests[])
     tempi_lock_release(&tempi_records.lock);
 }
 
-/* What the library is to start for each of these handles. */
-static void set_targets(int count, const MPI_Request requests[], MPI_Request targets[])
+/* What the library is to start for these handles, and for which of them. Returns its number. */
+static int set_targets(int count, const MPI_Request requests[], MPI_Request targets[], int which[])
 {
+    int n = 0;
     tempi_lock_acquire(&tempi_records.lock);
     for (int i = 0; i < count; ++i) {
-        targets[i] = requests[i];
         const tempi_record_slot *slot = tempi_records_find(tempi_handle(requests[i]));
+        if (slot && slot->record->ops->starts_alone)
+            continue;
+        targets[n] = requests[i];
+        which[n] = i;
         if (slot && slot->record->ops->started)
-            (void)slot->record->ops->inner(slot->record, &targets[i]);
+            (void)slot->record->ops->inner(slot->record, &targets[n]);
+        ++n;
     }
     tempi_lock_release(&tempi_records.lock);
+    return n;
 }
 
 /* Open MPI starts another request in place of a buffered send that has not left yet, and gives the
@@ -308,12 +314,15 @@ enum { PART = 64 };
 static int start_targets(const struct tempi_mpi *next, int count, MPI_Request requests[])
 {
     MPI_Request targets[PART], before[PART];
-    set_targets(count, requests, targets);
-    memcpy(before, targets, (size_t)count * sizeof *before);
-    const int rc = count == 1 ? next->Start(targets) : next->Startall(count, targets);
-    for (int i = 0; i < count; ++i)
+    int which[PART];
+    const int n = set_targets(count, requests, targets, which);
+    if (n == 0)
+        return MPI_SUCCESS;
+    memcpy(before, targets, (size_t)n * sizeof *before);
+    const int rc = n == 1 ? next->Start(targets) : next->Startall(n, targets);
+    for (int i = 0; i < n; ++i)
         if (targets[i] != before[i])
-            follow(&requests[i], targets[i]);
+            follow(&requests[which[i]], targets[i]);
     return rc;
 }
 

@@ -1,12 +1,11 @@
 /* Wait and Test in all forms.
  *
- *   1. Claim the records of the requests: the library may free a handle, and another thread reuse
- *      it, before the call returns.
- *   2. Put the library's request of a posted proxy in its place in the array.
- *   3. Call the library, with local statuses if a receive needs them and the program gave none.
- *   4. Unpack what arrived; finish the completed records, put the others back. */
-#include "base/log.h"
+ *   1. Claim the records of the requests, and put the library's request of each into its place in
+ *      the array (claims.h).
+ *   2. Call the library, with local statuses if a receive needs them and the program gave none.
+ *   3. Unpack what arrived; finish the completed records, put the others back. */
 #include "shim/impl.h"
+#include "shim/request/claims.h"
 #include "shim/request/deferred_sends.h"
 #include "shim/request/request.h"
 #include "shim/request/waiting.h"
@@ -14,40 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- claims ---------------------------------------------------------------------------------- */
-
-typedef struct claims {
-    tempi_record *first, **last; /* by ascending index */
-    bool receives;
-} claims;
-
-static void claim_all(MPI_Request requests[], int64_t n, claims *out)
-{
-    *out = (claims){.last = &out->first};
-    tempi_lock_acquire(&tempi_records.lock);
-    for (int64_t i = 0; i < n; ++i) {
-        tempi_record_slot *slot = tempi_records_find(tempi_handle(requests[i]));
-        if (!slot || !slot->record->active)
-            continue;
-        tempi_record *record = slot->record;
-        tempi_records_remove(slot);
-        record->index = i;
-        record->next_claimed = NULL;
-        *out->last = record;
-        out->last = &record->next_claimed;
-        out->receives |= record->receives || record->cancelled;
-        (void)record->ops->inner(record, &requests[i]);
-    }
-    tempi_lock_release(&tempi_records.lock);
-}
-
-static void put_back(tempi_record *record, MPI_Request requests[])
-{
-    requests[record->index] = tempi_request_of(record->request);
-    if (!tempi_records_put(record))
-        TEMPI_LOG(TEMPI_LOG_ERROR,
-                  "out of memory: cannot track a request; its receive may be incomplete");
-}
+/* ---- unpacking ------------------------------------------------------------------------------- */
 
 /* The completed operations, collected to unpack all of them in one batch. */
 enum { FEW = 64 };
@@ -141,7 +107,7 @@ static void settle_handle(tempi_record *record, MPI_Request requests[])
     MPI_Request inner;
     if (!tempi_record_is_persistent(record))
         return;
-    if (requests[record->index] != MPI_REQUEST_NULL ||
+    if (record->ended || requests[record->index] != MPI_REQUEST_NULL ||
         (!record->ops->started && record->ops->inner(record, &inner)))
         requests[record->index] = tempi_request_of(record->request);
     else
@@ -187,11 +153,11 @@ static void statuses_close(statuses *s)
     free(s->owned);
 }
 
-static int out_of_memory(MPI_Request requests[], claims *c)
+static int out_of_memory(MPI_Request requests[], tempi_claims *c)
 {
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->next_claimed;
-        put_back(record, requests);
+        tempi_claim_put_back(record, requests);
     }
     tempi_lib.Comm_call_errhandler(MPI_COMM_SELF, MPI_ERR_NO_MEM);
     return MPI_ERR_NO_MEM;
@@ -216,8 +182,8 @@ int tempi_impl_Wait(const struct tempi_mpi *next, MPI_Request *request, MPI_Stat
     tempi_before_waiting(1, request);
     if (!tempi_records_any() || !request)
         return next->Wait(request, status);
-    claims c;
-    claim_all(request, 1, &c);
+    tempi_claims c;
+    tempi_claim_all(request, 1, &c);
     if (!c.first)
         return next->Wait(request, status);
     MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
@@ -232,14 +198,14 @@ int tempi_impl_Test(const struct tempi_mpi *next, MPI_Request *request, int *fla
         tempi_progress();
     if (!tempi_records_any() || !request || !flag)
         return next->Test(request, flag, status);
-    claims c;
-    claim_all(request, 1, &c);
+    tempi_claims c;
+    tempi_claim_all(request, 1, &c);
     if (!c.first)
         return next->Test(request, flag, status);
     MPI_Status own, *known = status == MPI_STATUS_IGNORE ? &own : status;
     const int rc = next->Test(request, flag, c.receives ? known : status);
     if (rc == MPI_SUCCESS && !*flag) {
-        put_back(c.first, request);
+        tempi_claim_put_back(c.first, request);
         return rc;
     }
     return end_one(rc, c.first, request, known);
@@ -251,7 +217,7 @@ int tempi_impl_Test(const struct tempi_mpi *next, MPI_Request *request, int *fla
  * statuses' errors are set only with MPI_ERR_IN_STATUS; without them a live handle means
  * pending. A bounced operation needs no status: if some operation failed and none is reported,
  * its bytes are copied back; if it failed itself, its buffer is undefined anyway. */
-static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c)
+static int end_all(int rc, MPI_Request requests[], MPI_Status given[], tempi_claims *c)
 {
     arrivals a;
     arrivals_open(&a, true);
@@ -264,7 +230,7 @@ static int end_all(int rc, MPI_Request requests[], MPI_Status given[], claims *c
                            (rc != MPI_SUCCESS && !reported &&
                             requests[record->index] != MPI_REQUEST_NULL);
         if (still)
-            put_back(record, requests);
+            tempi_claim_put_back(record, requests);
         else
             complete(record, requests, status,
                      !reported && record->ops->settles_without_status ? MPI_SUCCESS : error,
@@ -309,8 +275,8 @@ int tempi_impl_Waitall(const struct tempi_mpi *next, int count, MPI_Request requ
     tempi_before_waiting(count, requests);
     if (!tempi_records_any() || count <= 0 || !requests)
         return next->Waitall(count, requests, given);
-    claims c;
-    claim_all(requests, count, &c);
+    tempi_claims c;
+    tempi_claim_all(requests, count, &c);
     if (!c.first)
         return next->Waitall(count, requests, given);
     statuses s;
@@ -332,8 +298,8 @@ int tempi_impl_Testall(const struct tempi_mpi *next, int count, MPI_Request requ
         tempi_progress();
     if (!tempi_records_any() || count <= 0 || !requests || !flag)
         return next->Testall(count, requests, flag, given);
-    claims c;
-    claim_all(requests, count, &c);
+    tempi_claims c;
+    tempi_claim_all(requests, count, &c);
     if (!c.first)
         return next->Testall(count, requests, flag, given);
     statuses s;
@@ -343,7 +309,7 @@ int tempi_impl_Testall(const struct tempi_mpi *next, int count, MPI_Request requ
     if (rc == MPI_SUCCESS && !*flag)
         for (tempi_record *record = c.first, *following; record; record = following) {
             following = record->next_claimed;
-            put_back(record, requests);
+            tempi_claim_put_back(record, requests);
         }
     else {
         clear_errors(s.use, count, rc);
@@ -364,7 +330,7 @@ static bool failed_early(const tempi_record *record)
            inner == MPI_REQUEST_NULL;
 }
 
-static bool any_failed_early(const claims *c)
+static bool any_failed_early(const tempi_claims *c)
 {
     if (!tempi_memory_mixed)
         return false;
@@ -384,13 +350,13 @@ static void empty_status(const struct tempi_mpi *next, MPI_Status *status)
 
 /* Ends up to `most` of these; the other requests go back. Returns their number. */
 static int end_failed(const struct tempi_mpi *next, int most, MPI_Request requests[], int indices[],
-                      MPI_Status given[], claims *c, arrivals *a)
+                      MPI_Status given[], tempi_claims *c, arrivals *a)
 {
     int n = 0;
     for (tempi_record *record = c->first, *following; record; record = following) {
         following = record->next_claimed;
         if (n == most || !failed_early(record)) {
-            put_back(record, requests);
+            tempi_claim_put_back(record, requests);
             continue;
         }
         MPI_Status *status = given == MPI_STATUSES_IGNORE ? NULL : &given[n];
@@ -403,7 +369,7 @@ static int end_failed(const struct tempi_mpi *next, int most, MPI_Request reques
 }
 
 static int end_one_failed(const struct tempi_mpi *next, MPI_Request requests[], int *index,
-                          MPI_Status *status, claims *c)
+                          MPI_Status *status, tempi_claims *c)
 {
     arrivals a;
     arrivals_open(&a, false);
@@ -437,14 +403,14 @@ static bool poll_any(const struct tempi_mpi *next, int count, MPI_Request reques
 }
 
 /* Request number `which` completed with rc (none if it is not an index); the others go back. */
-static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status, claims *c)
+static int end_any(int rc, int which, MPI_Request requests[], MPI_Status *status, tempi_claims *c)
 {
     arrivals a;
     arrivals_open(&a, false);
     for (tempi_record *record = c->first, *next; record; record = next) {
         next = record->next_claimed;
         if (record->index != which) {
-            put_back(record, requests);
+            tempi_claim_put_back(record, requests);
             continue;
         }
         complete(record, requests, status, rc, true, &a);
@@ -463,8 +429,8 @@ int tempi_impl_Waitany(const struct tempi_mpi *next, int count, MPI_Request requ
         return polled;
     if (!tempi_records_any() || count <= 0 || !requests || !index)
         return next->Waitany(count, requests, index, status);
-    claims c;
-    claim_all(requests, count, &c);
+    tempi_claims c;
+    tempi_claim_any(requests, count, &c);
     if (!c.first)
         return next->Waitany(count, requests, index, status);
     if (any_failed_early(&c))
@@ -482,8 +448,8 @@ int tempi_impl_Testany(const struct tempi_mpi *next, int count, MPI_Request requ
         tempi_progress();
     if (!tempi_records_any() || count <= 0 || !requests || !index || !flag)
         return next->Testany(count, requests, index, flag, status);
-    claims c;
-    claim_all(requests, count, &c);
+    tempi_claims c;
+    tempi_claim_any(requests, count, &c);
     if (!c.first)
         return next->Testany(count, requests, index, flag, status);
     if (any_failed_early(&c)) {
@@ -511,7 +477,7 @@ static int position_of(int64_t index, const int indices[], int n, int start)
 }
 
 static int end_some(int rc, int outcount, const int indices[], MPI_Request requests[],
-                    MPI_Status given[], claims *c)
+                    MPI_Status given[], tempi_claims *c)
 {
     const int n = outcount == MPI_UNDEFINED || outcount < 0 ? 0 : outcount;
     const bool reported = rc == MPI_SUCCESS || rc == MPI_ERR_IN_STATUS;
@@ -522,7 +488,7 @@ static int end_some(int rc, int outcount, const int indices[], MPI_Request reque
         next = record->next_claimed;
         const int at = reported ? position_of(record->index, indices, n, start) : -1;
         if (at < 0) {
-            put_back(record, requests);
+            tempi_claim_put_back(record, requests);
             continue;
         }
         start = at + 1;
@@ -541,8 +507,8 @@ static int complete_some(const struct tempi_mpi *next, some_function function, i
 {
     if (!tempi_records_any() || count <= 0 || !requests || !outcount || !indices)
         return function(count, requests, outcount, indices, given);
-    claims c;
-    claim_all(requests, count, &c);
+    tempi_claims c;
+    tempi_claim_any(requests, count, &c);
     if (!c.first)
         return function(count, requests, outcount, indices, given);
     statuses s;

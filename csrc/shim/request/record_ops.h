@@ -9,8 +9,7 @@
  *   tempi_loopback_ops            the same for a send to oneself that is moved, not packed
  *   tempi_bounce_ops              the library's own request over bounce buffers, once
  *   tempi_bounce_persistent_ops   the same, restarted by MPI_Start
- *   persistent_ops of shim/coll/coll_request.c   a persistent collective: a generalized request for
- *                                 each start
+ *   once_ops, persistent_ops of shim/coll/coll_request.c   a collective: a generalized request
  *
  * Completion, deferred sends and MPI_Start call these and do not distinguish the kinds. */
 #ifndef TEMPI_SHIM_RECORD_OPS_H
@@ -22,9 +21,13 @@
 typedef struct tempi_record_ops tempi_record_ops;
 
 struct tempi_record_ops {
-    /* Gets the library's request behind the handle: MPI_REQUEST_NULL if posting failed. False:
-     * the handle is the library's own, or nothing was posted yet. */
+    /* Before the library is asked about the request: gets the one behind the handle,
+     * MPI_REQUEST_NULL if posting failed. False: the handle is the library's own, or nothing was
+     * posted yet. */
     bool (*inner)(const tempi_record *record, MPI_Request *out);
+    /* Whether it is complete, and the library was never asked about its handle, nor need be. NULL:
+     * only the library knows. */
+    bool (*ended)(const tempi_record *record);
     /* Before MPI_Start. True: *out must be packed; *rc: an MPI error code. */
     bool (*start)(tempi_record *record, tempi_op *out, int *rc);
     /* Before its packed bytes are posted: TEMPI_CHECK's comparison. */
@@ -45,6 +48,8 @@ struct tempi_record_ops {
     void (*finish)(tempi_record *record);
     /* The operations after the last restart; NULL: these. */
     const tempi_record_ops *once;
+    /* MPI_Start starts nothing of the library's. */
+    bool starts_alone;
     /* The received bytes do not depend on its status: errors of other requests do not affect it. */
     bool settles_without_status;
 };

@@ -41,8 +41,15 @@ FAULTS = (
         "exchange",
         "the bytes of a message are used again before they were read",
         "csrc/exchange/post_box.c",
-        "if (__atomic_load_n(&post->state, __ATOMIC_ACQUIRE) != TAKEN ||",
-        "if (passed < mine->index ||",
+        "return (mine->index <= taken || __atomic_load_n(&oldest->state, __ATOMIC_ACQUIRE) == TAKEN) &&",
+        "return (mine->index <= taken || oldest->holds) &&",
+    ),
+    Fault(
+        "exchange",
+        "a message counts as taken though one before it was not",
+        "csrc/exchange/post_box.c",
+        "    if (its->open == 0)\n        __atomic_store_n(&mine->taken",
+        "    if (its->open >= 0)\n        __atomic_store_n(&mine->taken",
     ),
     Fault(
         "exchange",
