@@ -1,4 +1,5 @@
 #include "exchange/post_box.h"
+#include "base/copy_bytes.h"
 #include "exchange/post_memory.h"
 #include "exchange/single_copy.h"
 #include "tempi.h"
@@ -158,7 +159,7 @@ static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
     if (post->timed)
         tempi_copy_learn(&mine->choice, post->class, post->way, post->packing + post->unpacking,
                          post->bytes);
-    tempi_post_block_put(&box->memory, post->data, post->room);
+    tempi_post_block_put(&box->memory, post->block, post->room);
     mine->used -= post->room;
     ++mine->released;
     post->room = 0;
@@ -260,24 +261,44 @@ static tempi_post *put_down_short(tempi_post_box *box, int to, const tempi_post 
     return post;
 }
 
+/* Where packed bytes begin in a block, which may begin at a page: so neither the sender's copies
+ * nor the receiver's collide if their arrays begin at a page, or 16 or 32 bytes behind one, as
+ * malloc's do (base/copy_bytes.h). */
+static uint64_t shift_of(uint64_t bytes)
+{
+    return 2 * (uint64_t)tempi_copy_shift((int64_t)bytes);
+}
+
+/* Gives the message a block for so many bytes, which begin at *data. False: there is none. */
+static bool set_aside(tempi_post_box *box, int to, tempi_post *post, uint64_t bytes, void **data)
+{
+    const uint64_t shift = shift_of(bytes);
+    uint64_t room = 0;
+    const uint64_t block = tempi_post_block_get(&box->memory, bytes + shift, &room);
+    if (block == 0)
+        return false;
+    box->outboxes[to].used += room;
+    post->block = block;
+    post->data = block + shift;
+    post->room = room;
+    *data = (char *)tempi_post_own_place(&box->memory, block, room) + shift;
+    return true;
+}
+
 /* A message with memory for so many bytes, which begin at *data. NULL: there is none. */
 static tempi_post *put_down(tempi_post_box *box, int to, const tempi_post *made, uint64_t needs,
                             void **data)
 {
-    uint64_t room = 0, place = 0;
+    uint64_t room = 0;
     const uint64_t at = tempi_post_block_get(&box->memory, sizeof(tempi_post), &room);
     if (at == 0)
         return NULL;
-    if (needs > 0 && (place = tempi_post_block_get(&box->memory, needs, &room)) == 0) {
+    tempi_post *post = tempi_post_own_place(&box->memory, at, 0);
+    *post = *made;
+    if (!set_aside(box, to, post, needs, data)) {
         tempi_post_block_put(&box->memory, at, sizeof(tempi_post));
         return NULL;
     }
-    tempi_post *post = tempi_post_own_place(&box->memory, at, 0);
-    *post = *made;
-    post->data = place;
-    post->room = place ? room : 0;
-    box->outboxes[to].used += post->room;
-    *data = place ? tempi_post_own_place(&box->memory, place, room) : NULL;
     box->outboxes[to].unsent = at;
     return post;
 }
@@ -303,7 +324,8 @@ uint64_t tempi_post_released(const tempi_post_box *box, int to)
 
 bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes)
 {
-    sweep(box, to);
+    if (!fits(box, to, bytes))
+        sweep(box, to);
     return fits(box, to, bytes);
 }
 
@@ -327,7 +349,8 @@ tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tem
     tempi_post made = {.bytes = bytes, .whole = bytes, .way = TEMPI_COPY_TWICE};
     if (bytes <= SHORT)
         return put_down_short(box, to, &made, bytes > 0 ? (uint64_t)bytes : 0, data);
-    sweep(box, to);
+    if (bytes > most.streamed) /* else when it is sent: to look takes a few hundred nanoseconds */
+        sweep(box, to);
     if (offers(box, to, offer, &made)) {
         made.nshapes = offer->n;
         made.offers = made.watched = true;
@@ -442,11 +465,10 @@ bool tempi_post_give_up(tempi_post *post)
 bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t bytes, void **data)
 {
     uint32_t before;
-    uint64_t room = 0;
+    const uint64_t block = post->block, room = post->room;
     if (!take_back(post, &before))
         return false;
-    const uint64_t place = tempi_post_block_get(&box->memory, (uint64_t)bytes, &room);
-    if (place == 0) {
+    if (!set_aside(box, to, post, (uint64_t)bytes, data)) {
         if (before == SENT) {
             __atomic_store_n(&post->state, SENT, __ATOMIC_RELEASE);
             return false;
@@ -454,12 +476,9 @@ bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t 
         tempi_post_failed(post);
         return false;
     }
-    tempi_post_block_put(&box->memory, post->data, post->room);
-    box->outboxes[to].used += room - post->room;
+    tempi_post_block_put(&box->memory, block, room);
+    box->outboxes[to].used -= room;
     post->bytes = bytes;
-    post->data = place;
-    post->room = room;
-    *data = tempi_post_own_place(&box->memory, place, room);
     return true;
 }
 

@@ -34,12 +34,13 @@ typedef struct tempi_post {
     int64_t bytes; /* packed, in this part; -1: the sender has failed */
     int64_t whole; /* bytes of all parts */
     uint64_t data; /* the place of the packed ones, or of the offer */
-    uint64_t room; /* bytes set aside there; if it holds them itself, for both */
+    uint64_t room; /* bytes set aside for them; if it holds them itself, for both */
     bool holds;    /* a short one: its bytes lie behind it */
     bool offers;   /* it did at first */
     bool timed;    /* a long one: the two times are taken */
     bool watched;  /* a request of the sender still looks at it: its memory is not reused */
 
+    uint64_t block;     /* the place of what was set aside */
     uint32_t state;     /* post_box.c */
     int64_t offset;     /* of the bytes in the whole */
     int32_t nshapes;    /* of the offer; 0: the bytes are packed, or a device's */

@@ -147,7 +147,7 @@ static int start_own(tempi_coll_request *r, const tempi_collective *call, MPI_Re
     tempi_stat_add(TEMPI_STAT_collective_bytes, bytes);
     tempi_trace_end(begun, "exchange", call->name, bytes);
     return rc == MPI_SUCCESS
-               ? tempi_lib.Isend(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, request)
+               ? tempi_lib.Isend(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, call->comm, request)
                : rc;
 }
 
