@@ -248,7 +248,7 @@ static tempi_post *put_down_short(tempi_post_box *box, int to, const tempi_post 
                                   uint64_t needs, void **data)
 {
     uint64_t room = 0;
-    const uint64_t at = tempi_post_block_get(&box->memory, sizeof(tempi_post) + needs, &room);
+    const uint64_t at = tempi_post_block_get(&box->memory, sizeof(tempi_post) + needs, 0, &room);
     if (at == 0)
         return NULL;
     tempi_post *post = tempi_post_own_place(&box->memory, at, 0);
@@ -274,7 +274,7 @@ static bool set_aside(tempi_post_box *box, int to, tempi_post *post, uint64_t by
 {
     const uint64_t shift = shift_of(bytes);
     uint64_t room = 0;
-    const uint64_t block = tempi_post_block_get(&box->memory, bytes + shift, &room);
+    const uint64_t block = tempi_post_block_get(&box->memory, bytes, shift, &room);
     if (block == 0)
         return false;
     box->outboxes[to].used += room;
@@ -290,7 +290,7 @@ static tempi_post *put_down(tempi_post_box *box, int to, const tempi_post *made,
                             void **data)
 {
     uint64_t room = 0;
-    const uint64_t at = tempi_post_block_get(&box->memory, sizeof(tempi_post), &room);
+    const uint64_t at = tempi_post_block_get(&box->memory, sizeof(tempi_post), 0, &room);
     if (at == 0)
         return NULL;
     tempi_post *post = tempi_post_own_place(&box->memory, at, 0);

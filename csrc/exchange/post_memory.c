@@ -23,6 +23,17 @@ typedef tempi_post_view view;
 
 /* ---- mapping --------------------------------------------------------------------------------- */
 
+static uint64_t page(void)
+{
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A long block has a page more than its room: what it holds may begin a little behind its place. */
+static uint64_t whole(uint64_t room)
+{
+    return room + page();
+}
+
 static bool grow(view *v, uint64_t slab)
 {
     if (slab < v->n)
@@ -40,7 +51,7 @@ static bool grow(view *v, uint64_t slab)
 void *tempi_post_map(tempi_post_memory *memory, int member, uint64_t place, uint64_t room)
 {
     view *v = &memory->views[member];
-    const uint64_t slab = place / SLAB, bytes = room > SHORT ? room : SLAB;
+    const uint64_t slab = place / SLAB, bytes = room > SHORT ? whole(room) : SLAB;
     if (!grow(v, slab))
         return NULL;
     if (!v->slabs[slab].address) {
@@ -52,11 +63,6 @@ void *tempi_post_map(tempi_post_memory *memory, int member, uint64_t place, uint
         v->slabs[slab] = (struct tempi_post_slab){made, bytes};
     }
     return v->slabs[slab].address + place % SLAB;
-}
-
-static uint64_t page(void)
-{
-    return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static void give_pages_back(const tempi_post_memory *memory, uint64_t place, uint64_t bytes)
@@ -113,21 +119,22 @@ static uint64_t long_block(tempi_post_memory *memory, uint64_t room, uint64_t *w
 {
     uint64_t place = *without;
     if (place != 0)
-        return allocate(memory, place + page(), room - page()) ? pop(memory, without, room) : 0;
+        return allocate(memory, place + page(), room) ? pop(memory, without, room) : 0;
     place = memory->top;
-    if (room > REGION - place || !allocate(memory, place, room))
+    if (whole(room) > REGION - place || !allocate(memory, place, whole(room)))
         return 0;
     if (!tempi_post_own_place(memory, place, room)) {
-        give_pages_back(memory, place, room);
+        give_pages_back(memory, place, whole(room));
         return 0;
     }
-    memory->top += (room + SLAB - 1) / SLAB * SLAB;
+    memory->top += (whole(room) + SLAB - 1) / SLAB * SLAB;
     return place;
 }
 
-uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_t *room)
+uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_t shift,
+                              uint64_t *room)
 {
-    *room = bytes;
+    *room = bytes > SHORT ? bytes : bytes + shift;
     if (bytes > REGION / 2)
         return 0;
     const int class = class_of(room);
@@ -145,7 +152,7 @@ void tempi_post_block_put(tempi_post_memory *memory, uint64_t place, uint64_t ro
     const int class = class_of(&size);
     uint64_t *list = &memory->free[class], *block = tempi_post_own_place(memory, place, room);
     if (room > SHORT && memory->idle + room > TEMPI_POST_KEPT) {
-        give_pages_back(memory, place + page(), room - page());
+        give_pages_back(memory, place + page(), room);
         list = &memory->without[class];
     } else if (room > SHORT) {
         memory->idle += room;
@@ -159,7 +166,7 @@ static void empty_class(tempi_post_memory *memory, int class, uint64_t room)
 {
     for (uint64_t place; (place = pop(memory, &memory->free[class], room)) != 0;) {
         uint64_t *block = tempi_post_own_place(memory, place, room);
-        give_pages_back(memory, place + page(), room - page());
+        give_pages_back(memory, place + page(), room);
         memory->idle -= room;
         *block = memory->without[class];
         memory->without[class] = place;

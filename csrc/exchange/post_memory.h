@@ -68,8 +68,10 @@ static inline void *tempi_post_own_place(tempi_post_memory *memory, uint64_t pla
     return tempi_post_place(memory, memory->own, place, room);
 }
 
-/* The place of a block of so many bytes, or 0; sets *room to its size. */
-uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_t *room);
+/* The place of a block for so many bytes that begin so much behind it, less than a page; or 0. Sets
+ * *room to its size. */
+uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_t shift,
+                              uint64_t *room);
 /* `room`: its size, or the bytes that it was made for. */
 void tempi_post_block_put(tempi_post_memory *memory, uint64_t place, uint64_t room);
 /* Gives back the pages of all blocks that are not in use. */

@@ -19,6 +19,7 @@
  *                                    prints how often the sender and the receiver could not
  *     interrupted FOLDER SEED        by signals
  *     limited FOLDER                 no process may make files of that length
+ *     memory FOLDER SEED             prints how many KiB a message of 32 MiB takes
  *     parts FOLDER SEED              a message that is longer than may wait for its receiver;
  * prints how many parts it had, and how many waited at most
  *
@@ -516,6 +517,17 @@ static int limited(const char *folder)
     return 0;
 }
 
+/* A message of a power of two. */
+static int memory(member *members)
+{
+    const long before = (open_both(members), allocated(members));
+    if (!send_bytes(members, 1, 32 << 20))
+        fail("no memory");
+    printf("%ld\n", allocated(members) - before);
+    close_both(members);
+    return 0;
+}
+
 /* The path of another process's descriptor may be another file's in this container. */
 static int of_another_file(void)
 {
@@ -564,6 +576,7 @@ int main(int argc, char **argv)
     const int bad = among                         ? exchange(strcmp(what, "threads") == 0, members)
                     : strcmp(what, "left") == 0   ? left(members)
                     : strcmp(what, "unread") == 0 ? unread(members)
+                    : strcmp(what, "memory") == 0 ? memory(members)
                     : strcmp(what, "parts") == 0  ? parts(members)
                                                   : 2;
     tempi_segment_unlink(folder, name);

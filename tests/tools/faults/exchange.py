@@ -83,7 +83,7 @@ FAULTS = (
         "exchange",
         "a block without pages is used without memory for them",
         "csrc/exchange/post_memory.c",
-        "return allocate(memory, place + page(), room - page()) ? pop(memory, without, room) : 0;",
+        "return allocate(memory, place + page(), room) ? pop(memory, without, room) : 0;",
         "return 0;",
     ),
     Fault(
@@ -97,8 +97,15 @@ FAULTS = (
         "exchange",
         "a block that cannot be mapped is lost",
         "csrc/exchange/post_memory.c",
-        "        give_pages_back(memory, place, room);\n        return 0;",
+        "        give_pages_back(memory, place, whole(room));\n        return 0;",
         "        memory->top += room;\n        return 0;",
+    ),
+    Fault(
+        "exchange",
+        "long messages of a power of two take a quarter more memory",
+        "csrc/exchange/post_memory.c",
+        "    *room = bytes > SHORT ? bytes : bytes + shift;\n",
+        "    *room = bytes + shift + 1;\n",
     ),
     Fault(
         "exchange",
