@@ -129,23 +129,23 @@ static int start_new(tempi_coll_request *r, const tempi_collective *call, MPI_Re
 }
 
 /* Whether there is nothing to wait for. */
-static bool is_own(const tempi_coll_request *r)
+static bool is_own(const tempi_collective *call, const tempi_blocks *out, const tempi_blocks *in)
 {
-    return !tempi_memory_mixed && !r->remote && tempi_blocks_are_own(&r->out, r->node->rank) &&
-           tempi_blocks_are_own(&r->in, r->node->rank);
+    const tempi_node_comm *node = call->node;
+    return !tempi_memory_mixed && !node->split && !call->alone &&
+           tempi_blocks_are_own(out, node->rank) && tempi_blocks_are_own(in, node->rank);
 }
 
 /* The request is one of the library that is complete: others take three times as long. */
-static int start_own(tempi_coll_request *r, const tempi_collective *call, MPI_Request *request)
+static int start_own(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in,
+                     MPI_Request *request)
 {
     const double begun = tempi_trace_begin();
-    (void)__atomic_add_fetch(&r->node->posted, 1, __ATOMIC_RELAXED);
-    const int rc = tempi_block_exchange_own(r->node, &r->out, &r->in);
-    const int64_t bytes = r->out.bytes;
-    tempi_coll_request_free(r);
+    (void)__atomic_add_fetch(&call->node->posted, 1, __ATOMIC_RELAXED);
+    const int rc = tempi_block_exchange_own(call->node, out, in);
     tempi_stat_add(TEMPI_STAT_collectives, 1);
-    tempi_stat_add(TEMPI_STAT_collective_bytes, bytes);
-    tempi_trace_end(begun, "exchange", call->name, bytes);
+    tempi_stat_add(TEMPI_STAT_collective_bytes, out->bytes);
+    tempi_trace_end(begun, "exchange", call->name, out->bytes);
     return rc == MPI_SUCCESS
                ? tempi_lib.Isend(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, call->comm, request)
                : rc;
@@ -199,17 +199,27 @@ static void end_start(tempi_node_comm *node)
     tempi_lock_release(&node->starting);
 }
 
-/* The same results as of the next function. */
-static bool start_once(tempi_coll_request *r, const tempi_collective *called,
-                       const tempi_bounce_argument *buffers, MPI_Request *request, int *result)
+static bool start_once(const tempi_collective *called, const tempi_bounce_argument *buffers,
+                       MPI_Request *request, int *result)
 {
+    tempi_blocks out, in;
     const tempi_collective own = alone_or_not(called, tempi_node_comm_has_posts(called->node)),
                            *call = &own;
-    *result = MPI_SUCCESS;
-    const bool ours = tempi_sides_of(call, buffers, &r->out, &r->in) &&
-                      is_carried(call, &r->out, &r->in) && divide(r, call, &r->out, &r->in, result);
+    if (!tempi_sides_of(call, buffers, &out, &in) || !is_carried(call, &out, &in))
+        return false;
+    if (is_own(call, &out, &in)) {
+        *result = start_own(call, &out, &in, request);
+        return true;
+    }
+    tempi_coll_request *r = tempi_coll_request_new();
+    *result = r ? MPI_SUCCESS : tempi_blocks_no_memory(call->comm);
+    if (!r)
+        return true;
+    r->out = out;
+    r->in = in;
+    const bool ours = divide(r, call, &r->out, &r->in, result);
     if (ours && *result == MPI_SUCCESS)
-        *result = (is_own(r) ? start_own : start_new)(r, call, request);
+        *result = start_new(r, call, request);
     else
         tempi_coll_request_free(r);
     return ours;
@@ -221,13 +231,8 @@ bool tempi_coll_request_start(const tempi_collective *call, const tempi_bounce_a
     if (!request)
         return false;
     tempi_coll_use_hooks();
-    tempi_coll_request *r = tempi_coll_request_new();
-    if (!r) {
-        *result = tempi_blocks_no_memory(call->comm);
-        return true;
-    }
     begin_start(call->node);
-    const bool carried = start_once(r, call, buffers, request, result);
+    const bool carried = start_once(call, buffers, request, result);
     end_start(call->node);
     return carried;
 }

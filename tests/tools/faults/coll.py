@@ -365,14 +365,14 @@ FAULTS = (
         "coll",
         "a call without blocks for others does not wait for theirs",
         "csrc/shim/coll/coll_request.c",
-        "tempi_blocks_are_own(&r->out, r->node->rank) &&\n           tempi_blocks_are_own(&r->in, r->node->rank);",
-        "tempi_blocks_are_own(&r->out, r->node->rank);",
+        "tempi_blocks_are_own(out, node->rank) && tempi_blocks_are_own(in, node->rank);",
+        "tempi_blocks_are_own(out, node->rank);",
     ),
     Fault(
         "coll",
         "a call without blocks of others is not counted",
         "csrc/shim/coll/coll_request.c",
-        "    (void)__atomic_add_fetch(&r->node->posted, 1, __ATOMIC_RELAXED);\n",
+        "    (void)__atomic_add_fetch(&call->node->posted, 1, __ATOMIC_RELAXED);\n",
         "",
     ),
     Fault(
