@@ -12,7 +12,10 @@ enum {
     PART = 1 << 20,
     STREAMED = 256 << 10,
     SHORT = TEMPI_COPY_LEAST - 1, /* bytes: what is longer may be offered, or timed */
-    UNSWEPT = 8, /* messages after which the sender looks at what the receiver has read */
+    /* Messages, and bytes set aside for long ones, with which the sender looks at what the receiver
+     * has read. */
+    UNSWEPT = 8,
+    UNSWEPT_ROOM = 128 << 10,
     FETCHED = 16 /* cache lines of a short message's bytes, at most, that are fetched with it */
 };
 
@@ -329,6 +332,11 @@ bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes)
     return fits(box, to, bytes);
 }
 
+int64_t tempi_post_whole_most(void)
+{
+    return most.streamed;
+}
+
 int64_t tempi_post_part(tempi_post_box *box, int to, int64_t bytes, bool streamed)
 {
     const int64_t part = streamed ? most.streamed : most.part;
@@ -402,7 +410,7 @@ void tempi_post_send(tempi_post_box *box, int to)
     const tempi_post *post = tempi_post_own_place(&box->memory, mine->unsent, 0);
     mine->newest = mine->unsent;
     __atomic_store_n(&last->next, mine->unsent | lines_of(post), __ATOMIC_RELEASE);
-    if (mine->used > 0 || ++mine->unswept >= UNSWEPT)
+    if (++mine->unswept >= UNSWEPT || mine->used >= UNSWEPT_ROOM)
         sweep(box, to); /* now that it is sent: the receiver waits for it */
 }
 

@@ -83,6 +83,8 @@ tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tem
 /* The bytes of a part, but for the last one, of a message for that process: all, if it need not be
  * divided. `streamed`: the receiver packs nothing meanwhile that takes as long. */
 int64_t tempi_post_part(tempi_post_box *box, int to, int64_t bytes, bool streamed);
+/* Messages up to so many bytes are never divided. */
+int64_t tempi_post_whole_most(void);
 /* Whether the messages for that process may have so much more memory. */
 bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes);
 /* How many messages with memory that process has read: those whose memory was taken back. */

@@ -30,14 +30,17 @@ static int64_t bytes_with(const tempi_blocks *blocks, int process)
  * FFT of 128^3, 8 MiB to each other, 6.0 instead of 5.4 ms; Zen 3). */
 static bool is_streamed(const tempi_coll_sending *sending, int to, int64_t bytes)
 {
-    return bytes_with(sending->in, to) < bytes / 2;
+    return bytes > tempi_post_whole_most() && bytes_with(sending->in, to) < bytes / 2;
 }
 
 /* False: no memory. */
 static bool make_room(tempi_coll_offers *offers, int processes)
 {
-    if (!offers->open)
-        offers->open = malloc((size_t)processes * sizeof *offers->open);
+    if (offers->room >= processes)
+        return true;
+    free(offers->open);
+    offers->open = malloc((size_t)processes * sizeof *offers->open);
+    offers->room = offers->open ? processes : 0;
     return offers->open != NULL;
 }
 

@@ -18,8 +18,8 @@ typedef struct tempi_coll_offer {
 } tempi_coll_offer;
 
 typedef struct tempi_coll_offers {
-    tempi_coll_offer *open; /* owned */
-    int n;
+    tempi_coll_offer *open; /* owned; for as many processes as that, one each */
+    int room, n;
     double since; /* when they were all that was left to wait for; 0: not yet */
     tempi_post_tails tails;
 } tempi_coll_offers;
@@ -32,7 +32,7 @@ static inline bool tempi_coll_offers_left(const tempi_coll_offers *offers)
 
 /* What is sent, and how. */
 typedef struct tempi_coll_sending {
-    const tempi_blocks *out, *in;
+    const tempi_blocks *out, *in; /* the latter is described if a message may be divided */
     bool failed;               /* not all blocks are described: each process that may wait for one
                                   gets an error message instead */
     tempi_coll_offers *offers; /* NULL: no block may be offered or sent later; else the operations

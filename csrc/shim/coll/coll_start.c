@@ -106,11 +106,11 @@ static int send_all(tempi_coll_request *r, const tempi_device_offers *described,
     return rc == MPI_SUCCESS ? sent : rc;
 }
 
-/* Short blocks are sent before anything else is looked at: the others wait for them, and how they
- * are sent does not depend on what comes. */
+/* Blocks that are not divided are sent before anything else is looked at: the others wait for them,
+ * and how they are sent does not depend on what comes. */
 static bool sends_first(const tempi_coll_request *r)
 {
-    return !tempi_memory_mixed && !r->remote && r->out.bytes < TEMPI_COPY_LEAST;
+    return !tempi_memory_mixed && !r->remote && r->out.bytes <= tempi_post_whole_most();
 }
 
 static int describe_and_send(tempi_coll_request *r)

@@ -35,7 +35,10 @@ tempi_coll_request *tempi_coll_request_new(void)
             *r = (tempi_coll_request){.inner = MPI_REQUEST_NULL};
         return r;
     }
-    *r = (tempi_coll_request){.inner = r->inner, .memory = r->memory, .room = r->room};
+    *r = (tempi_coll_request){.inner = r->inner,
+                              .memory = r->memory,
+                              .room = r->room,
+                              .offers = {.open = r->offers.open, .room = r->offers.room}};
     return r;
 }
 
@@ -43,6 +46,7 @@ static void destroy(tempi_coll_request *r)
 {
     if (r->inner != MPI_REQUEST_NULL)
         tempi_proxy_end(&r->inner);
+    free(r->offers.open);
     free(r->memory);
     free(r);
 }
@@ -75,8 +79,6 @@ void tempi_coll_request_free(tempi_coll_request *r)
     if (r->persistent)
         tempi_persistent_call_free(r->persistent);
     free_remote(r);
-    if (r->offers.open)
-        free(r->offers.open);
     if (r->offers.tails.of)
         free(r->offers.tails.of);
     if (!keep(r))
