@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -85,7 +86,9 @@ def test_other_jobs_files_are_left_alone_unless_they_are_old(driver: Path, tmp_p
 
 def name_of(job: str) -> str:
     """By the rule in node_registry.c: FNV-1a of the job, which begins with the layout's number."""
-    total = 0xCBF29CE484222325 ^ 6
+    layout = re.search(r"LAYOUT = (\d+)", (CSRC / "topology" / "node_registry.c").read_text())
+    assert layout
+    total = 0xCBF29CE484222325 ^ int(layout[1])
     for byte in job.encode():
         total = (total ^ byte) * 0x100000001B3 % (1 << 64)
     return f"tempi-{os.geteuid()}-{total:016x}"
