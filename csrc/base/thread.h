@@ -11,6 +11,7 @@ typedef struct tempi_thread {
     /* Depth of library functions that call other MPI functions, which are not the program's calls.
      */
     int inside;
+    int collecting;                   /* it holds the lock of shim/coll/coll_progress.c */
     int kernel_trials;                /* calls of kernels that were timed (pack/kernel_trials.h) */
     struct tempi_thread_cache *cache; /* thread_cache.h; NULL: none yet */
 } tempi_thread;

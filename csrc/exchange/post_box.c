@@ -57,7 +57,8 @@ typedef struct head {
     _Alignas(LINE) tempi_copy_lead lead; /* of the sender */
 } head;
 
-_Static_assert(sizeof(tempi_post) <= LINE, "the receiver's part of a head has a line of its own");
+_Static_assert(sizeof(tempi_post) == LINE, "the receiver's part of a head has a line of its own");
+_Static_assert(offsetof(tempi_post, block) == LINE / 2, "what the receiver reads is in one line");
 
 /* The list of one receiver. */
 typedef struct outbox {
@@ -65,7 +66,7 @@ typedef struct outbox {
     uint64_t index;          /* how many came before the oldest */
     uint64_t unsent;         /* the place of the one that is being made */
     uint64_t used;           /* bytes of memory for what long messages contain */
-    unsigned unswept;        /* short ones since it last looked for what was read */
+    unsigned unswept;        /* messages since it last looked for what was read */
     uint64_t released;       /* messages whose memory was taken back */
     tempi_copy_lead *lead;   /* of that process, as a sender; NULL: it could not be mapped */
     tempi_copy_choice choice;

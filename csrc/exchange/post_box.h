@@ -87,7 +87,7 @@ int64_t tempi_post_part(tempi_post_box *box, int to, int64_t bytes, bool streame
 int64_t tempi_post_whole_most(void);
 /* Whether the messages for that process may have so much more memory. */
 bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes);
-/* How many messages with memory that process has read: those whose memory was taken back. */
+/* How many long messages that process has read: those whose memory was taken back. */
 uint64_t tempi_post_released(const tempi_post_box *box, int to);
 /* A later part, of so many bytes from that offset on. NULL: there is no memory. */
 tempi_post *tempi_post_new_part(tempi_post_box *box, int to, int64_t offset, int64_t bytes,

@@ -2,8 +2,8 @@
  * which each process has a region.
  *
  * A place is an offset in a region. A block is memory of a size class, four to each power of two.
- * Short blocks are cut from slabs; longer ones are slabs of their own. Slabs are mapped when they
- * are used first, on both sides, and stay mapped.
+ * Short blocks are cut from slabs; longer ones are slabs of their own, with a page more. Slabs are
+ * mapped when they are used first, on both sides, and stay mapped.
  *
  * Memory is allocated before it is used: where shared memory is exhausted that fails, and no store
  * does. A long block that is not in use gives back its pages, if many are not. */

@@ -35,7 +35,7 @@ typedef struct tempi_record {
               */
     struct tempi_typemap *typemap; /* under TEMPI_CHECK */
     struct tempi_bounce *bounce;   /* host memory in place of device buffers; op is empty then */
-    struct tempi_coll_request *collective;  /* a persistent collective; op is empty then */
+    struct tempi_coll_request *collective;  /* nonblocking or persistent; op is empty then */
     struct tempi_persistent_choice *choice; /* each start may take another method; NULL: none may */
     int error;                              /* an MPI error: packing, posting or unpacking failed */
     bool error_reported;                    /* reported to the communicator's error handler */

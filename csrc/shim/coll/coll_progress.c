@@ -1,7 +1,6 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "exchange/block_bytes.h"
-#include "exchange/copy_choice.h"
 #include "shim/coll/coll_request.h"
 #include "shim/coll/coll_round.h"
 #include "shim/request/deferred_sends.h"
@@ -64,14 +63,27 @@ bool tempi_coll_has_ended(const tempi_coll_request *r)
     return __atomic_load_n(&r->completed, __ATOMIC_ACQUIRE) && !r->handed_over;
 }
 
+/* The lock for a short look, also in an error handler that is called under it. */
+static void look(void)
+{
+    if (!tempi_this_thread.collecting)
+        tempi_lock_acquire(&active.lock);
+}
+
+static void end_look(void)
+{
+    if (!tempi_this_thread.collecting)
+        tempi_lock_release(&active.lock);
+}
+
 void tempi_coll_hand_over(tempi_coll_request *r)
 {
-    tempi_lock_acquire(&active.lock);
+    look();
     const bool first = !r->handed_over;
     r->handed_over = true;
     if (first && r->completed)
         tempi_lib.Grequest_complete(r->inner);
-    tempi_lock_release(&active.lock);
+    end_look();
 }
 
 /* All has come. Its error is raised when the program completes it. Another thread may do so, and
@@ -336,8 +348,15 @@ static void progress_all(void)
 
 /* Without threads the lock is always free, and an error handler may call MPI: so callbacks do not
  * progress. */
+static void have_lock(void)
+{
+    ++tempi_this_thread.posting;
+    tempi_this_thread.collecting = 1;
+}
+
 static void leave_lock(void)
 {
+    tempi_this_thread.collecting = 0;
     --tempi_this_thread.posting;
     tempi_lock_release(&active.lock);
 }
@@ -352,7 +371,7 @@ static void progress(void)
 {
     if (!any_active() || tempi_this_thread.posting || !tempi_lock_try(&active.lock))
         return;
-    ++tempi_this_thread.posting;
+    have_lock();
     progress_all();
     leave_lock();
 }
@@ -363,12 +382,12 @@ static void progress(void)
 static int64_t incomplete(int64_t n, const MPI_Request requests[])
 {
     int64_t found = 0;
-    tempi_lock_acquire(&active.lock);
+    look();
     for (tempi_node_comm *node = active.nodes; node; node = node->next_active)
         for (tempi_coll_request *r = node->requests; r; r = r->next)
             for (int64_t i = 0; i < n; ++i)
                 found += tempi_handle(requests[i]) == r->request;
-    tempi_lock_release(&active.lock);
+    end_look();
     return found;
 }
 
@@ -377,7 +396,7 @@ static bool settle_all(void)
 {
     bool good = true;
     tempi_lock_acquire(&active.lock);
-    ++tempi_this_thread.posting;
+    have_lock();
     for (tempi_node_comm *node = active.nodes; node; node = node->next_active)
         for (tempi_coll_request *r = node->requests; r; r = r->next) {
             if (!tempi_coll_offers_left(&r->offers))
@@ -431,7 +450,7 @@ static void list(tempi_coll_request *r)
 void tempi_coll_follow(tempi_coll_request *r)
 {
     tempi_lock_acquire(&active.lock);
-    ++tempi_this_thread.posting;
+    have_lock();
     const bool waits = !is_over(r);
     if (waits) {
         tempi_pending_add(1);

@@ -1,22 +1,18 @@
 #include "shim/coll/coll_request.h"
-#include "base/config.h"
 #include "base/stats.h"
 #include "base/thread.h"
 #include "base/trace.h"
 #include "shim/coll/block_exchange.h"
 #include "shim/coll/coll_round.h"
 #include "shim/coll/coll_start.h"
-#include "shim/coll/neighbor_order.h"
 #include "shim/coll/node_part.h"
 #include "shim/coll/request_pool.h"
 #include "shim/coll/sides.h"
 #include "shim/coll/split_call.h"
-#include "shim/request/deferred_sends.h"
 #include "shim/request/record_ops.h"
 #include "shim/request/request.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- records --------------------------------------------------------------------------------- */
 
@@ -48,7 +44,7 @@ static void take_back_handle(tempi_coll_request *r)
 static bool arrived(tempi_record *record, const MPI_Status *status, tempi_op *out)
 {
     (void)status, (void)out;
-    /* What another thread has left there, which the library has ordered as well. */
+    /* What another thread has left there. */
     (void)__atomic_load_n(&record->collective->completed, __ATOMIC_ACQUIRE);
     record->settled = true;
     return false;
@@ -262,6 +258,7 @@ static bool start_again(tempi_record *record, tempi_op *op, int *rc)
     begin_start(r->owner);
     *rc = r->kept && !tempi_memory_mixed ? tempi_coll_start_kept(r, call) : start_anew(r, call);
     end_start(r->owner);
+    record->active = *rc == MPI_SUCCESS;
     return false;
 }
 
@@ -296,7 +293,7 @@ static bool track(tempi_coll_request *r)
     return false;
 }
 
-/* A persistent request that moves nothing. */
+/* A persistent request that moves nothing, and is never started. */
 static int make_empty(MPI_Request *request)
 {
     static char nothing;

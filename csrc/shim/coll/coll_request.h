@@ -12,9 +12,10 @@
  * A nonblocking call's request is a generalized one; an error is raised by its record, since the
  * library does not know the communicator. A persistent request is one of the library that moves
  * nothing and is never started; its record has a generalized one for it while it is active. The
- * library is asked about that one, and learns of its end, only in calls for any or some of several
- * requests and before the end; else the call completes it without the library, and the next request
- * has the same handle (request_pool.h). A call with blocks of this process alone needs none.
+ * library is asked about that one, and learns of its end, in calls for any or some of several
+ * requests, in those that neither wait nor test, and before the end; else the call completes it
+ * without the library, and the next request has the same handle (request_pool.h). A call with
+ * blocks of this process alone needs none.
  *
  * Messages of persistent requests have a channel of their own: the processes may start
  * these in different orders. */

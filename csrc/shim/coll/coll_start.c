@@ -6,7 +6,6 @@
 #include "shim/coll/coll_posts.h"
 #include "shim/coll/request_pool.h"
 #include "shim/coll/split_call.h"
-#include "shim/request/deferred_sends.h"
 
 #include <stdlib.h>
 

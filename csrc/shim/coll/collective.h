@@ -188,8 +188,8 @@ static inline bool tempi_collective_leaves(MPI_Comm comm, int function, bool blo
     return true;
 }
 
-/* Whether the start of a persistent send to MPI_PROC_NULL lets the library's persistent collectives
- * under way seem complete: it does in Intel MPI (2021.18 and 2021.19). */
+/* Whether a persistent send to MPI_PROC_NULL lets the library's persistent collectives under way
+ * seem complete: it does in Intel MPI (2021.18 and 2021.19), also one that is not started. */
 extern bool tempi_null_sends_mislead;
 
 /* Whether the library's MPI_Alltoallw on one process takes less time than tempi's: Open MPI's. */

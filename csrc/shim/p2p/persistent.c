@@ -259,13 +259,13 @@ static int prepare_all(int count, const MPI_Request requests[])
     return rc;
 }
 
-/* Marks them inactive: nothing was started. */
+/* Marks them inactive: nothing was started, but for those that start alone. */
 static void undo(int count, const MPI_Request requests[])
 {
     tempi_lock_acquire(&tempi_records.lock);
     for (int i = 0; i < count; ++i) {
         tempi_record_slot *slot = tempi_records_find(tempi_handle(requests[i]));
-        if (slot)
+        if (slot && !slot->record->ops->starts_alone)
             slot->record->active = false;
     }
     tempi_lock_release(&tempi_records.lock);

@@ -44,8 +44,11 @@ void tempi_claim_any(MPI_Request requests[], int64_t n, tempi_claims *out)
 
 void tempi_claim_put_back(tempi_record *record, MPI_Request requests[])
 {
+    MPI_Request unused;
     requests[record->index] = tempi_request_of(record->request);
-    if (!tempi_records_put(record))
-        TEMPI_LOG(TEMPI_LOG_ERROR,
-                  "out of memory: cannot track a request; its receive may be incomplete");
+    if (tempi_records_put(record))
+        return;
+    (void)record->ops->inner(record, &unused); /* from now on the library alone is asked */
+    TEMPI_LOG(TEMPI_LOG_ERROR,
+              "out of memory: cannot track a request; its receive may be incomplete");
 }

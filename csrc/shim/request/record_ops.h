@@ -22,8 +22,8 @@ typedef struct tempi_record_ops tempi_record_ops;
 
 struct tempi_record_ops {
     /* Before the library is asked about the request: gets the one behind the handle,
-     * MPI_REQUEST_NULL if posting failed. False: the handle is the library's own, or nothing was
-     * posted yet. */
+     * MPI_REQUEST_NULL if posting failed, and sees to it that the library learns of its end. False:
+     * the handle is the library's own, or nothing was posted yet. */
     bool (*inner)(const tempi_record *record, MPI_Request *out);
     /* Whether it is complete, and the library was never asked about its handle, nor need be. NULL:
      * only the library knows. */
