@@ -45,8 +45,9 @@ static inline int blocks_look(blocks *b, const int64_t *lengths, int64_t extent)
                 return TEMPI_ERR_ARG;
             continue;
         }
-        overflow |= tempi_add64(elements, length, &elements) |
-                    tempi_mul64(length - 1, extent, &reach) | tempi_add64(at[i], reach, &end);
+        overflow |= tempi_add64(elements, length, &elements);
+        overflow |= tempi_mul64(length - 1, extent, &reach);
+        overflow |= tempi_add64(at[i], reach, &end);
         if (used++ == 0)
             first = length;
         equal &= length == first;
