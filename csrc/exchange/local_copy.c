@@ -1,9 +1,9 @@
 #include "exchange/local_copy.h"
 #include "base/clock.h"
-#include "base/copy_bytes.h"
 #include "exchange/block_bytes.h"
 #include "exchange/nest_walk.h"
 #include "exchange/piece_buffer.h"
+#include "pack/copy_run.h"
 
 #include <string.h>
 
@@ -51,10 +51,7 @@ static void copy_both(const tempi_nest_shape *source, const tempi_nest_shape *ta
         part = minimum(minimum(from.left, to.left), n);
         void *into = (void *)(uintptr_t)to.at;
         const void *bytes = (const void *)(uintptr_t)from.at;
-        if (nontemporal)
-            tempi_copy_nontemporal(into, bytes, part);
-        else
-            tempi_copy_bytes(into, bytes, (size_t)part);
+        tempi_copy_run(into, bytes, part, nontemporal);
         tempi_nest_step(&from, part);
         tempi_nest_step(&to, part);
     }

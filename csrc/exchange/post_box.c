@@ -358,7 +358,7 @@ tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tem
     tempi_post made = {.bytes = bytes, .whole = bytes, .way = TEMPI_COPY_TWICE};
     if (bytes <= SHORT)
         return put_down_short(box, to, &made, bytes > 0 ? (uint64_t)bytes : 0, data);
-    if (bytes > most.streamed) /* else when it is sent: to look takes a few hundred nanoseconds */
+    if (bytes > most.streamed) /* else when it is sent: to look is to fetch lines of another core */
         sweep(box, to);
     if (offers(box, to, offer, &made)) {
         made.nshapes = offer->n;

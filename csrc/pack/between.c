@@ -3,7 +3,7 @@
  * Packed bytes have the same order on both sides, so the two nests of dims are cut at the same
  * places: a dim of 8 steps beside dims of 2 and 4 becomes two dims. Each of the new dims then has
  * one stride on either side, which is what the kernels want. */
-#include "base/copy_bytes.h"
+#include "pack/copy_run.h"
 #include "pack/nest.h"
 
 /* Shorter runs are packed and unpacked several at a time where the processor permutes bytes. */
@@ -65,14 +65,6 @@ static bool divides(int64_t a, int64_t b)
     return a == b || (a > b ? a % b == 0 : b % a == 0);
 }
 
-static void copy(char *to, const char *from, int64_t n, bool nontemporal)
-{
-    if (nontemporal)
-        tempi_copy_nontemporal(to, from, n);
-    else
-        tempi_copy_bytes(to, from, (size_t)n);
-}
-
 bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontemporal)
 {
     /* Not initialised: to zero its dims takes longer than to set those there are. */
@@ -85,7 +77,8 @@ bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontempor
         !side_begin(&t, to, &target))
         return false;
     if (!f.box && !t.box) {
-        copy((char *)to->mem + target, (const char *)from->mem + source, from->n, nontemporal);
+        tempi_copy_run((char *)to->mem + target, (const char *)from->mem + source, from->n,
+                       nontemporal);
         return true;
     }
     nest.run = 1;

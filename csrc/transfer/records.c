@@ -1,4 +1,5 @@
 #include "transfer/records.h"
+#include "base/free_list.h"
 #include "base/thread_cache.h"
 #include "datatype/layout.h"
 #include "pack/parts.h"
@@ -8,35 +9,18 @@
 
 tempi_record_table tempi_records;
 
-static struct {
-    tempi_lock lock;
-    tempi_record *free;
-} spare;
-
-static tempi_record *spare_get(void)
-{
-    tempi_lock_acquire(&spare.lock);
-    tempi_record *record = spare.free;
-    if (record)
-        spare.free = record->next;
-    tempi_lock_release(&spare.lock);
-    return record;
-}
+static tempi_free_list spare;
 
 static void spare_put(void *object)
 {
-    tempi_record *record = object;
-    tempi_lock_acquire(&spare.lock);
-    record->next = spare.free;
-    spare.free = record;
-    tempi_lock_release(&spare.lock);
+    (void)tempi_free_list_give(&spare, object, TEMPI_FREE_LIST_ANY);
 }
 
 tempi_record *tempi_record_new(void)
 {
     tempi_record *record = tempi_cached_take(TEMPI_CACHED_RECORDS);
     if (!record)
-        record = spare_get();
+        record = tempi_free_list_take(&spare);
     if (!record && !(record = malloc(sizeof *record)))
         return NULL;
     /* Set one by one: the compiler clears a whole record with a string instruction, which takes 10

@@ -132,7 +132,7 @@ static bool is_own(const tempi_collective *call, const tempi_blocks *out, const 
            tempi_blocks_are_own(out, node->rank) && tempi_blocks_are_own(in, node->rank);
 }
 
-/* The request is one of the library that is complete: others take three times as long. */
+/* The request is one of the library that is complete: it needs no record. */
 static int start_own(const tempi_collective *call, tempi_blocks *out, tempi_blocks *in,
                      MPI_Request *request)
 {

@@ -1,5 +1,5 @@
 #include "shim/coll/request_pool.h"
-#include "base/lock.h"
+#include "base/free_list.h"
 #include "shim/request/deferred_sends.h"
 
 #include <stdlib.h>
@@ -9,27 +9,11 @@ enum {
     ROOM_MOST = 16384, /* bytes of memory of one in the pool */
 };
 
-static struct {
-    tempi_lock lock;
-    tempi_coll_request *first;
-    int n;
-} pool;
-
-static tempi_coll_request *take(void)
-{
-    tempi_lock_acquire(&pool.lock);
-    tempi_coll_request *r = pool.first;
-    if (r) {
-        pool.first = r->next;
-        --pool.n;
-    }
-    tempi_lock_release(&pool.lock);
-    return r;
-}
+static tempi_free_list pool;
 
 tempi_coll_request *tempi_coll_request_new(void)
 {
-    tempi_coll_request *r = take();
+    tempi_coll_request *r = tempi_free_list_take(&pool);
     if (!r) {
         if ((r = malloc(sizeof *r)))
             *r = (tempi_coll_request){.inner = MPI_REQUEST_NULL};
@@ -51,19 +35,6 @@ static void destroy(tempi_coll_request *r)
     free(r);
 }
 
-static bool keep(tempi_coll_request *r)
-{
-    tempi_lock_acquire(&pool.lock);
-    const bool room = pool.n < MOST && r->room <= ROOM_MOST;
-    if (room) {
-        r->next = pool.first;
-        pool.first = r;
-        ++pool.n;
-    }
-    tempi_lock_release(&pool.lock);
-    return room;
-}
-
 static void free_remote(tempi_coll_request *r)
 {
     if (!r->remote)
@@ -81,7 +52,7 @@ void tempi_coll_request_free(tempi_coll_request *r)
     free_remote(r);
     if (r->offers.tails.of)
         free(r->offers.tails.of);
-    if (!keep(r))
+    if (r->room > ROOM_MOST || !tempi_free_list_give(&pool, r, MOST))
         destroy(r);
 }
 
@@ -92,6 +63,6 @@ int tempi_coll_request_get_handle(tempi_coll_request *r)
 
 void tempi_coll_requests_stop(void)
 {
-    for (tempi_coll_request *r; (r = take()) != NULL;)
+    for (tempi_coll_request *r; (r = tempi_free_list_take(&pool)) != NULL;)
         destroy(r);
 }

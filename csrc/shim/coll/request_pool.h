@@ -1,6 +1,7 @@
 /* The requests of collectives that have ended, for the next ones, with their memory and with the
  * library's handle: a generalized request of which the library was never asked, and which is not
- * complete. To make all of that anew took a third of a short call. */
+ * complete. With all of that made anew a call of a process alone took 780 ns instead of 400 (Open
+ * MPI, 512 bytes, Zen 3). */
 #ifndef TEMPI_SHIM_REQUEST_POOL_H
 #define TEMPI_SHIM_REQUEST_POOL_H
 

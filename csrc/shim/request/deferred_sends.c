@@ -25,7 +25,8 @@ void tempi_set_more(const tempi_more *more)
     __atomic_store_n(&tempi_more_set, more, __ATOMIC_RELEASE);
 }
 
-/* An atomic addition takes 20 cycles, also of one thread. */
+/* An atomic addition takes several nanoseconds (base/thread_cache.h), also if there is one thread.
+ */
 static void add(int64_t *count, int64_t amount)
 {
     if (tempi_threads_are_shared())
