@@ -1,9 +1,10 @@
 /* copy_bytes_driver.c: copies that collide, with a made-up clock and a made-up memcpy; for the
  * sanitizers and for test_copy_bytes.py.
  *
- *     copy_bytes_driver SLOWER   copies that collide take so many times as long as others; prints
- *                                the shift of 2048 and of 2049 received bytes, and how often memcpy
- *                                was called to find that out
+ *     copy_bytes_driver SLOWER LAST   copies that collide, whose destination lies 1 to LAST bytes
+ *                                     behind the source, take so many times as long as others;
+ *                                     prints the shift of 2048 and of 2049 received bytes, and how
+ *                                     often memcpy was called to find that out
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-static long now, slower;
+static long now, slower, last;
 static int calls, colliding, longest;
 
 static int made_up(clockid_t clock, struct timespec *out)
@@ -28,8 +29,8 @@ static void *real_memcpy(void *dst, const void *src, size_t n)
 
 static void *made_up_memcpy(void *dst, const void *src, size_t n)
 {
-    const uintptr_t behind = ((uintptr_t)dst - (uintptr_t)src) % 4096;
-    const int collides = n > 2048 && behind >= 1 && behind <= 31;
+    const long behind = (long)(((uintptr_t)dst - (uintptr_t)src) % 4096);
+    const int collides = n > 2048 && behind >= 1 && behind <= last;
     ++calls;
     colliding += collides;
     longest = (int)n > longest ? (int)n : longest;
@@ -65,6 +66,7 @@ int main(int argc, char **argv)
 {
     (void)argc;
     slower = atol(argv[1]);
+    last = atol(argv[2]);
     const int64_t none = tempi_copy_shift(2048), some = tempi_copy_shift(2049);
     const int asked = calls;
     if (tempi_copy_shift(1 << 20) != some || calls != asked)
