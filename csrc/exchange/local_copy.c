@@ -11,7 +11,9 @@ enum {
     LINE = 64,
     BOTH_RUN = 512,     /* bytes; runs that are so long on both sides are copied one by one */
     SELF_RUN = 2 << 10, /* the same of one side */
-    PIECE = 16 << 10,   /* packed bytes: they stay in a level 1 cache */
+    /* Packed bytes: they stay in a level 2 cache. To begin a piece misses the caches, tables
+     * above all. */
+    PIECE = 128 << 10,
     /* Lines of a block's turn: those of both sides stay there until the blocks that share them had
      * their turns. Blocks in turns. */
     TURN = 256,

@@ -55,7 +55,7 @@ static bool read_in_pieces(pid_t process, tempi_nest_walk *from, const tempi_op 
 {
     tempi_piece_buffer piece;
     bool done = true;
-    tempi_piece_open(&piece, block->n);
+    tempi_piece_open(&piece, block->n < TEMPI_PIECE_MOST ? block->n : TEMPI_PIECE_MOST);
     for (int64_t at = 0, part; at < block->n && done; at += part) {
         part = block->n - at < piece.size ? block->n - at : piece.size;
         const tempi_nest_shape shape = {

@@ -30,8 +30,8 @@ void tempi_exchange_put(void *buffer)
 
 void tempi_piece_open(tempi_piece_buffer *piece, int64_t n)
 {
-    piece->size = n < TEMPI_PIECE_MOST ? n : TEMPI_PIECE_MOST;
-    piece->bytes = n > (int64_t)sizeof piece->small ? memory.get(piece->size) : NULL;
+    piece->size = n;
+    piece->bytes = n > (int64_t)sizeof piece->small ? memory.get(n) : NULL;
     if (!piece->bytes) {
         piece->bytes = piece->small;
         piece->size = sizeof piece->small;

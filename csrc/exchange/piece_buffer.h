@@ -17,7 +17,7 @@ typedef struct tempi_piece_buffer {
     _Alignas(64) char small[4 << 10];
 } tempi_piece_buffer;
 
-/* For n bytes, which go through it in pieces. */
+/* For pieces of n bytes; without memory for them piece->size is less. */
 void tempi_piece_open(tempi_piece_buffer *piece, int64_t n);
 void tempi_piece_close(tempi_piece_buffer *piece);
 

@@ -132,6 +132,14 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "of a block that no kernel copies only the first piece goes",
+        "csrc/exchange/local_copy.c",
+        "left |= done[i] < one->n;",
+        "left |= n > 1 && done[i] < one->n;",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
         "a sender that stores does not make sure of the receiver",
         "csrc/exchange/invitation.c",
         "|| !tempi_single_copy_reaches(&of->process))",
