@@ -13,9 +13,12 @@
 enum { CALLS_OWN = 8, CALLS_LIBRARY = 4, CALLS_SHORT = 21 };
 /* Calls of a turn that count, after its warm-up. */
 enum { TURN_SHORT = 7, TURN = 3 };
-/* The same of ways that are close, which costs little for that reason; most calls in which kernels
- * were still tried. */
-enum { CALLS_CLOSE = 16, CALLS_CLOSE_SHORT = 28, WAITED_MOST = 200 };
+/* The same of ways that are close, which costs little for that reason. */
+enum { CALLS_CLOSE = 16, CALLS_CLOSE_SHORT = 28 };
+/* Calls in which kernels were still tried: so many are waited for, or so many seconds. (Eight
+ * kernels of short calls have eight turns of 55 us at most: kernel_trials.h.) */
+enum { WAITED_CALLS = 200 };
+#define WAITED_SECONDS 5e-3
 /* A machine whose other hyperthread has work is half as fast (Granite Rapids: 2.3 times), and is
  * not any more some turns later. Ways that differ by more are not close. */
 #define CLOSE      2.5
@@ -155,9 +158,14 @@ static void count_call(tempi_trial *trial, double begun, double ended, double to
 }
 
 /* Ways that are close are compared by the kernels that stay. */
-static bool must_wait(tempi_trial *trial, bool tried_kernels)
+static bool must_wait(tempi_trial *trial, bool tried_kernels, double took)
 {
-    return trial->close && tried_kernels && trial->waited < WAITED_MOST && ++trial->waited;
+    if (!trial->close || !tried_kernels ||
+        (trial->waits >= WAITED_CALLS && trial->waited >= WAITED_SECONDS))
+        return false;
+    ++trial->waits;
+    trial->waited += took;
+    return true;
 }
 
 void tempi_autotune_note(tempi_sample *sample, bool counts)
@@ -167,7 +175,7 @@ void tempi_autotune_note(tempi_sample *sample, bool counts)
     const double took = pretended ? pretended[sample->way] : ended - sample->begun;
     const bool tried_kernels = tempi_this_thread.kernel_trials != sample->kernel_trials;
     sample->trial = NULL;
-    if (counts && !must_wait(trial, tried_kernels))
+    if (counts && !must_wait(trial, tried_kernels, took))
         count_call(trial, sample->begun, ended, took);
     release(trial);
 }

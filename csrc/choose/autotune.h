@@ -33,7 +33,8 @@ typedef struct tempi_trial {
     bool first;        /* the next call is the first one, which is not counted */
     bool warms;        /* the first calls of this turn are not counted */
     bool close;        /* the first times differed little: the others decide, turn by turn */
-    uint8_t waited;    /* calls since then in which kernels were tried */
+    int waits;         /* calls since then in which kernels were tried */
+    double waited;     /* their seconds */
     double turn_begun; /* seconds; 0: not yet */
     uint8_t calls[TEMPI_WAYS];
     double best[TEMPI_WAYS]; /* of the first calls, seconds */

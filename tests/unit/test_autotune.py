@@ -102,20 +102,21 @@ def test_a_lucky_call_does_not_decide_between_close_ways(times: Any, seconds: fl
     assert kind.call() is False
 
 
-def test_close_ways_are_compared_by_the_kernel_that_stays(times: Any) -> None:
+@pytest.mark.parametrize(("took", "waits", "most"), [(1e-3, 60, 400), (2e-7, 10_000, 40_000)])
+def test_close_ways_are_compared_by_the_kernel_that_stays(times: Any, took: float, waits: int, most: int) -> None:
     """While kernels are tried, the faster ones among them do not count; but they are not tried for ever."""
-    times[0], times[1] = 1e-3, 0.85e-3
+    times[0], times[1] = took, 0.75 * took
     kind = Type(times, False)
-    for _ in range(60):
+    for _ in range(waits):
         kind.call(kernels=True)
     assert not kind.settled()
-    times[1] = 1.1e-3
-    for _ in range(80):
+    times[1] = 1.1 * took
+    for _ in range(160):
         kind.call()
     assert kind.settled()
     assert kind.call() is False
     endless = Type(times, False)
-    for _ in range(400):
+    for _ in range(most):
         endless.call(kernels=True)
     assert endless.settled()
 
