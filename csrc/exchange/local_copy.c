@@ -3,6 +3,7 @@
 #include "exchange/block_bytes.h"
 #include "exchange/nest_walk.h"
 #include "exchange/piece_buffer.h"
+#include "pack/between.h"
 #include "pack/copy_run.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ enum {
     PIECE = 128 << 10,
     /* Lines of a block's turn: those of both sides stay there until the blocks that share them had
      * their turns. Blocks in turns. */
-    TURN = 256,
+    TURN = 1024,
     TOGETHER = 8
 };
 
@@ -90,26 +91,39 @@ static bool copy_runs(const tempi_op *from, const tempi_op *to, int64_t n, bool 
     return true;
 }
 
-/* The next step of each in turn. */
+/* The next step through the buffer; false: it was the last one. */
+static bool copy_piece(const pair *one, int64_t *done, const tempi_piece_buffer *piece,
+                       bool nontemporal)
+{
+    const int64_t part = minimum(one->n - *done, minimum(one->step, piece->size));
+    tempi_block_pack(one->from, *done, part, piece->bytes);
+    unpack(one->to, *done, part, piece->bytes, nontemporal);
+    *done += part;
+    return *done < one->n;
+}
+
+/* The next step of each in turn, from place to place where a kernel can. */
 static void copy_in_turns(const pair *pairs, int n, bool nontemporal)
 {
+    tempi_between between[TOGETHER];
+    bool direct[TOGETHER], left[TOGETHER];
     tempi_piece_buffer piece;
     int64_t done[TOGETHER] = {0}, most = 0;
-    for (int i = 0; i < n; ++i)
-        most = maximum(most, pairs[i].step);
+    for (int i = 0; i < n; ++i) {
+        left[i] = true;
+        direct[i] = tempi_between_begin(&between[i], pairs[i].from, pairs[i].to, nontemporal,
+                                        pairs[i].step);
+        if (!direct[i])
+            most = maximum(most, pairs[i].step);
+    }
     tempi_piece_open(&piece, most);
-    for (bool left = true; left;) {
-        left = false;
+    for (int going = n; going > 0;) {
+        going = 0;
         for (int i = 0; i < n; ++i) {
-            const pair *one = &pairs[i];
-            const int64_t step = minimum(one->step, piece.size),
-                          part = minimum(one->n - done[i], step);
-            if (part > 0) {
-                tempi_block_pack(one->from, done[i], part, piece.bytes);
-                unpack(one->to, done[i], part, piece.bytes, nontemporal);
-            }
-            done[i] += part;
-            left |= done[i] < one->n;
+            if (left[i])
+                left[i] = direct[i] ? tempi_between_next(&between[i])
+                                    : copy_piece(&pairs[i], &done[i], &piece, nontemporal);
+            going += left[i];
         }
     }
     tempi_piece_close(&piece);
