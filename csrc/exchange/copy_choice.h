@@ -27,7 +27,7 @@ typedef enum tempi_copy_way {
 
 enum {
     TEMPI_COPY_TRIALS = 3, /* flows of a way, one after the other */
-    TEMPI_COPY_SIZES = 4,  /* classes for each length of runs */
+    TEMPI_COPY_SIZES = 5,  /* classes for each length of runs */
     TEMPI_COPY_CLASSES = 7 * TEMPI_COPY_SIZES,
     TEMPI_COPY_OFFERED = TEMPI_COPY_SIZES, /* the first class of flows with blocks to offer */
     TEMPI_COPY_LEAST = 4 << 10, /* bytes; a shorter flow ends sooner than a call of the kernel */

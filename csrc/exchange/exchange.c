@@ -116,7 +116,7 @@ static bool pack_all(tempi_flow *flow, tempi_offer *out)
 static bool may_store(tempi_flow *flow, int class)
 {
     tempi_ring_end *end = flow->end;
-    const uint32_t bit = 1u << class;
+    const uint64_t bit = UINT64_C(1) << class;
     tempi_nest_shape shape;
     flow->asked = flow->n != 1 || end->unstorable || !tempi_invitation_suits(flow->blocks, &shape);
     if (flow->asked)

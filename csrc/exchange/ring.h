@@ -37,7 +37,7 @@ typedef struct tempi_ring {
     _Alignas(128) char data[];
 } tempi_ring;
 _Static_assert(sizeof(uint64_t) + sizeof(tempi_brief) == 64, "they are in one line");
-_Static_assert(TEMPI_COPY_CLASSES <= 32, "a sender has one bit for each class");
+_Static_assert(TEMPI_COPY_CLASSES <= 64, "a sender has one bit for each class");
 
 /* One end of a ring, in memory of the process that uses it. */
 typedef struct tempi_ring_end {
@@ -51,7 +51,7 @@ typedef struct tempi_ring_end {
     bool other_llc; /* the receiver's core has another one, by these: */
     tempi_llc_samples latencies;
     int64_t until;     /* flows to the next one (llc_samples.h) */
-    uint32_t storable; /* classes (bit mask) of flows that the receiver last let be stored */
+    uint64_t storable; /* classes (bit mask) of flows that the receiver last let be stored */
     bool unstorable;   /* the receiver's memory, by this process */
     const tempi_copy_lead *leader; /* the receiver's, if that chooses for both; or NULL */
     tempi_offer_pause pause;       /* of offers to the receiver's device */

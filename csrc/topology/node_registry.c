@@ -29,7 +29,7 @@
 enum {
     SLOTS = 4095,
     STALE = 3600, /* seconds; a job's ranks start within minutes of each other */
-    LAYOUT = 7    /* of what members share: ranks with another version of tempi use another file */
+    LAYOUT = 8    /* of what members share: ranks with another version of tempi use another file */
 };
 
 enum {

@@ -34,10 +34,10 @@ def test_flows_are_timed_together_that_stay_in_the_same_caches(driver: Path, run
         assert number < classes
         return number
 
-    classes = [class_of(kibibytes) for kibibytes in (2, 8, 64, 256, 4096)]
+    classes = [class_of(kibibytes) for kibibytes in (2, 8, 64, 256, 2048, 8192)]
     assert classes == sorted(set(classes))
     assert classes[0] == -1
-    assert [class_of(kibibytes) for kibibytes in (3, 4, 32, 512, 1024)] == classes
+    assert [class_of(kibibytes) for kibibytes in (3, 4, 32, 512, 1024, 4096)] == classes
 
 
 def test_flows_of_other_runs_are_timed_apart(driver: Path) -> None:
