@@ -174,10 +174,8 @@ static void take_sample(float *known, int samples, float cost)
         *known = cost;
     else if (samples <= SAMPLES)
         *known = cost < *known ? cost : *known;
-    else if (cost < *known)
-        *known += (cost - *known) / 2;
-    else /* a process may have lost its core meanwhile */
-        *known += ((cost < 2 * *known ? cost : 2 * *known) - *known) / 16;
+    else /* of more than twice as much a process may have lost its core meanwhile */
+        *known += ((cost < 2 * *known ? cost : 2 * *known) - *known) / 4;
 }
 
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,

@@ -4,6 +4,8 @@
  *     force FLOWS                    prints, for each way, how many of so many flows go that way if
  *                                    it is forced, and how many of those that cannot
  *     settle ROUNDS SEED FIRST       prints what the trials of simulated ways cost
+ *     unsteady FLOWS SEED            prints how many of a thousand flows go a way of steady cost, not
+ *                                    one that costs 0.55 or 2.2 times as much, by chance
  *     alike FOLDER TURNS OTHERS SEED prints in how many turns both messages of a pair went the same
  *                                    way, and in how many they were offered; then, of as many turns
  *                                    in which the second process alone sends, in how many it
@@ -88,6 +90,23 @@ static int settle(int rounds, uint64_t seed, int first)
     }
     for (int period = 0; period < 3; ++period)
         printf("%d ", (int)(sum[period] / rounds));
+    return 0;
+}
+
+static int unsteady(int flows, uint64_t seed)
+{
+    enum { BYTES = 1 << 20 };
+    const unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
+    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
+    tempi_copy_choice choice = {0};
+    int steady = 0;
+    for (int i = 0; i < flows; ++i) {
+        const tempi_copy_way way = tempi_copy_choose(&choice, 0, ways, NULL, 0, NULL);
+        const double factor = way == TEMPI_COPY_NONTEMPORAL ? 1 : draw(&d, 0, 1) ? 0.55 : 2.2;
+        steady += way == TEMPI_COPY_NONTEMPORAL;
+        tempi_copy_learn(&choice, 0, way, 1e-4 * factor, BYTES);
+    }
+    printf("%d\n", (int)(1000LL * steady / flows));
     return 0;
 }
 
@@ -193,6 +212,8 @@ int main(int argc, char **argv)
     const char *what = argc > 2 ? argv[1] : "";
     if (argc == 3 && strcmp(what, "force") == 0)
         return force(atoi(argv[2]));
+    if (argc == 4 && strcmp(what, "unsteady") == 0)
+        return unsteady(atoi(argv[2]), strtoull(argv[3], NULL, 10));
     if (argc == 4 && strcmp(what, "class") == 0)
         return class_of(argv);
     if (argc == 5 && strcmp(what, "settle") == 0)

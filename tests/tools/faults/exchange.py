@@ -140,6 +140,14 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "a way of which one flow was fast is taken to be",
+        "csrc/exchange/copy_choice.c",
+        "cost : 2 * *known) - *known) / 4;",
+        "cost : 2 * *known) - *known) / (cost < *known ? 2 : 16);",
+        ("tests/unit/test_copy_choice.py",),
+    ),
+    Fault(
+        "exchange",
         "of a block in turns that a kernel copies only the first step goes",
         "csrc/pack/between.c",
         "return outer->count > 0;",
