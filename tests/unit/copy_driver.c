@@ -4,12 +4,11 @@
  *     force FLOWS                    prints, for each way, how many of so many flows go that way if
  *                                    it is forced, and how many of those that cannot
  *     settle ROUNDS SEED FIRST       prints what the trials of simulated ways cost
- *     unsteady FLOWS SEED            prints how many of a thousand flows go a way of steady cost, not
- *                                    one that costs 0.55 or 2.2 times as much, by chance
- *     alike FOLDER TURNS OTHERS SEED prints in how many turns both messages of a pair went the same
- *                                    way, and in how many they were offered; then, of as many turns
- *                                    in which the second process alone sends, in how many it
- *                                    offered. Each turn comes after so many without such messages
+ *     unsteady FLOWS SEED            prints how many of a thousand flows go a way of steady cost,
+ * not one that costs 0.55 or 2.2 times as much, by chance alike FOLDER TURNS OTHERS SEED prints in
+ * how many turns both messages of a pair went the same way, and in how many they were offered;
+ * then, of as many turns in which the second process alone sends, in how many it offered. Each turn
+ * comes after so many without such messages
  */
 #include "dice.h"
 #include "exchange/post_box.h"
