@@ -75,6 +75,11 @@ class Environment:
     def tempi(self) -> str:
         return str(self.folder / "bin" / "tempi")
 
+    def has_mpi(self) -> bool:
+        """Whether its Python's prefix has an MPI, as /usr may: that is found whatever PATH is."""
+        prefix = Path(self.run(self.python, "-c", "import sys; print(sys.base_prefix)").stdout.strip())
+        return any((prefix / place).is_file() for place in ("include/mpi.h", "bin/mpicc"))
+
     def run(self, *command: str | Path, path: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
         """Both outputs as one text, with a PATH of its own."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPI_", "LD_PRELOAD", "PYTHON", "CC"))}
