@@ -374,6 +374,7 @@ FAULTS = (
         "csrc/shim/coll/coll_request.c",
         "    (void)__atomic_add_fetch(&call->node->posted, 1, __ATOMIC_RELAXED);\n",
         "",
+        ("tests/mpi/test_collective_requests.py@collectives, more ranks",),
     ),
     Fault(
         "coll",
