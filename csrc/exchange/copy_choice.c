@@ -18,9 +18,8 @@ enum {
 
 /* Within a class one way is seldom far from the best: the fixed costs of a way count for flows of
  * some KiB; those of 64 KiB stay in the caches of one core, of 512 KiB in those that cores share
- * with all else there is, of 2 MiB perhaps alone, longer ones in neither (2 MiB to each other, two
- * cores of Zen 4 that share 32 MiB: 128 us once, 200 to 225 stored past the caches; of 8 MiB that
- * is the faster way). Bytes, at which the next class begins. */
+ * with all else there is, of 2 MiB perhaps alone, longer ones in neither. Bytes, at which the next
+ * class begins. */
 static const int64_t sizes[TEMPI_COPY_SIZES - 1] = {32 << 10, 128 << 10, 1 << 20, 4 << 20};
 
 static int size_class(int64_t bytes)

@@ -102,6 +102,17 @@ static bool copy_piece(const pair *one, int64_t *done, const tempi_piece_buffer 
     return *done < one->n;
 }
 
+/* A block that no kernel copies. */
+static void copy_in_pieces(const pair *one, bool nontemporal)
+{
+    tempi_piece_buffer piece;
+    int64_t done = 0;
+    tempi_piece_open(&piece, one->step);
+    while (copy_piece(one, &done, &piece, nontemporal))
+        continue;
+    tempi_piece_close(&piece);
+}
+
 /* The next step of each in turn, from place to place where a kernel can. */
 static void copy_in_turns(const pair *pairs, int n, bool nontemporal)
 {
@@ -158,7 +169,7 @@ static bool copy_all(const tempi_op *from, const tempi_op *to, int64_t n, bool n
             together[waiting++] = one;
         } else if (one.n > 0 && !tempi_copy_between(one.from, one.to, nontemporal) &&
                    !copy_runs(one.from, one.to, one.n, nontemporal)) {
-            copy_in_turns(&one, 1, nontemporal);
+            copy_in_pieces(&one, nontemporal);
         }
         if (waiting == TOGETHER) {
             copy_in_turns(together, waiting, nontemporal);
