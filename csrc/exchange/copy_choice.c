@@ -13,6 +13,8 @@ enum {
     AGAIN_ALL = 2,    /* of so many times one is for ways that are far behind, too */
     FAR = 2,          /* times the best one */
     SILENT = 4,       /* flows of a follower after which a leader's last choice is old */
+    SHORT_SIZES = 2,  /* classes of flows that take only some times as long as to read the clocks */
+    TIMED = 4,        /* of so many of these that go the best way one is timed */
     WAY_BITS = 8
 };
 
@@ -74,9 +76,10 @@ static tempi_copy_way best_of(const float *cost, unsigned ways)
     return best;
 }
 
-/* Now and then another way than the best one. */
-static tempi_copy_way again(const float *cost, unsigned ways, tempi_copy_way best, uint32_t flow)
+/* The best way, or now and then another one. */
+static tempi_chosen_way again(const float *cost, unsigned ways, int class, uint32_t flow)
 {
+    const tempi_copy_way best = best_of(cost, ways);
     const uint32_t every = flow < 8 * AGAIN_FIRST    ? AGAIN_FIRST
                            : flow < 16 * AGAIN_FIRST ? 2 * AGAIN_FIRST
                                                      : AGAIN,
@@ -84,9 +87,10 @@ static tempi_copy_way again(const float *cost, unsigned ways, tempi_copy_way bes
     const unsigned others = ways & ~(1u << best),
                    rivals = times % AGAIN_ALL == 0 ? others
                                                    : within(cost, others, FAR * cost[best]);
-    return rivals && flow % every < TEMPI_COPY_TRIALS
-               ? in_turn(rivals, times % AGAIN_ALL == 0 ? times / AGAIN_ALL : times)
-               : best;
+    if (rivals && flow % every < TEMPI_COPY_TRIALS)
+        return (tempi_chosen_way){
+            in_turn(rivals, times % AGAIN_ALL == 0 ? times / AGAIN_ALL : times), true};
+    return (tempi_chosen_way){best, class % TEMPI_COPY_SIZES >= SHORT_SIZES || flow % TIMED == 0};
 }
 
 /* Of the ways with too few samples the one with the fewest; -1: there is none. One that is far
@@ -105,7 +109,7 @@ static int untried(const float *cost, const uint8_t *samples, unsigned ways)
     return found;
 }
 
-static tempi_copy_way measured(tempi_copy_choice *choice, int class, unsigned ways)
+static tempi_chosen_way measured(tempi_copy_choice *choice, int class, unsigned ways)
 {
     const float *cost = choice->classes[class].cost;
     const uint32_t flow = choice->classes[class].flows++;
@@ -113,8 +117,8 @@ static tempi_copy_way measured(tempi_copy_choice *choice, int class, unsigned wa
     if (flow % TEMPI_COPY_TRIALS == 0)
         *trying = (int8_t)untried(cost, choice->classes[class].samples, ways);
     return *trying >= 0 && is_among(ways, (tempi_copy_way)*trying)
-               ? (tempi_copy_way)*trying
-               : again(cost, ways, best_of(cost, ways), flow);
+               ? (tempi_chosen_way){(tempi_copy_way)*trying, true}
+               : again(cost, ways, class, flow);
 }
 
 /* What the leader chose last, as long as it goes on to send flows of that class. */
@@ -152,19 +156,26 @@ static int forced_of(unsigned ways)
     return way >= 0 && is_among(ways, (tempi_copy_way)way) ? way : -1;
 }
 
-tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,
-                                 const tempi_copy_lead *leader, uint64_t turn, tempi_copy_lead *own)
+void tempi_copy_tell(tempi_copy_lead *lead, int class, tempi_copy_way way, uint64_t turn)
 {
-    tempi_copy_way way;
+    __atomic_store_n(&lead->chosen[class], (uint32_t)turn << WAY_BITS | (uint32_t)way,
+                     __ATOMIC_RELAXED);
+}
+
+/* A follower learns nothing. */
+tempi_chosen_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,
+                                   const tempi_copy_lead *leader, uint64_t turn,
+                                   tempi_copy_lead *own)
+{
+    tempi_chosen_way chosen = {.timed = false};
     const int wanted = forced_of(ways);
     if (wanted >= 0)
-        return (tempi_copy_way)wanted;
-    if (!leader || !follow(choice, leader, class, ways, &way))
-        way = measured(choice, class, ways);
+        return (tempi_chosen_way){(tempi_copy_way)wanted, false};
+    if (!leader || !follow(choice, leader, class, ways, &chosen.way))
+        chosen = measured(choice, class, ways);
     if (own)
-        __atomic_store_n(&own->chosen[class], (uint32_t)turn << WAY_BITS | (uint32_t)way,
-                         __ATOMIC_RELAXED);
-    return way;
+        tempi_copy_tell(own, class, chosen.way, turn);
+    return chosen;
 }
 
 static void take_sample(float *known, int samples, float cost)
@@ -180,8 +191,6 @@ static void take_sample(float *known, int samples, float cost)
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,
                       int64_t bytes)
 {
-    if (__atomic_load_n(&forced, __ATOMIC_RELAXED) >= 0)
-        return;
     uint8_t *samples = &choice->classes[class].samples[way];
     const bool warm = choice->classes[class].latest == way && choice->classes[class].flows > 1;
     choice->classes[class].latest = (uint8_t)way;

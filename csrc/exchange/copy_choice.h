@@ -55,10 +55,17 @@ typedef struct tempi_copy_choice {
     } classes[TEMPI_COPY_CLASSES];
 } tempi_copy_choice;
 
-/* What a process has chosen for each class, in shared memory. Zero at first. */
+/* What a process has chosen last for each class. In shared memory, or as its messages say. Zero at
+ * first. */
 typedef struct tempi_copy_lead {
     uint32_t chosen[TEMPI_COPY_CLASSES];
 } tempi_copy_lead;
+
+/* How a flow goes, and whether it is to be timed, and learned from. */
+typedef struct tempi_chosen_way {
+    tempi_copy_way way;
+    bool timed;
+} tempi_chosen_way;
 
 /* The class of a flow of `bytes`, of which `offered` are in blocks to offer with so many runs; -1:
  * it is too short. */
@@ -66,9 +73,11 @@ int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs);
 /* The way of a flow of that class, one of `ways` (bit mask), which is told in *own, unless that is
  * NULL. `leader`: what the other process of the pair has chosen; NULL: this one leads. `turn`:
  * another number in each call. A leader that sends no such flows any more is not followed. */
-tempi_copy_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,
-                                 const tempi_copy_lead *leader, uint64_t turn,
-                                 tempi_copy_lead *own);
+tempi_chosen_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,
+                                   const tempi_copy_lead *leader, uint64_t turn,
+                                   tempi_copy_lead *own);
+/* It has chosen that way in that turn. */
+void tempi_copy_tell(tempi_copy_lead *lead, int class, tempi_copy_way way, uint64_t turn);
 /* Both processes together, or the longer one, took so many seconds for a flow of that class. Counts
  * if the one before went the same way. */
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,

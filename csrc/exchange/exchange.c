@@ -147,23 +147,25 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
     tempi_copy_choice *choice = tempi_ring_choice(end, flow->gathers);
     const tempi_copy_lead *leader = flow->gathers ? NULL : end->leader;
     tempi_copy_lead *own = flow->gathers ? NULL : &end->ring->lead;
-    struct tempi_timed_flow *timed = tempi_ring_timed(end, flow->call);
-    *timed = (struct tempi_timed_flow){.call = flow->call,
-                                       .bytes = flow->bytes,
-                                       .class = class,
-                                       .way = tempi_copy_choose(choice, class, ways, leader,
-                                                                flow->call, own),
-                                       .gathers = flow->gathers,
-                                       .other_llc = end->other_llc};
+    const tempi_chosen_way chosen = tempi_copy_choose(choice, class, ways, leader, flow->call, own);
+    flow->timed = chosen.timed || flow->gathers; /* a root adds up what it does for all */
+    *timed_flow(flow) = (struct tempi_timed_flow){.call = flow->call,
+                                                  .bytes = flow->bytes,
+                                                  .class = class,
+                                                  .way = chosen.way,
+                                                  .learns = flow->timed,
+                                                  .gathers = flow->gathers,
+                                                  .other_llc = end->other_llc};
     return true;
 }
 
 /* False: it goes through the ring instead. */
 static bool store(tempi_flow *flow)
 {
-    const double start = tempi_clock();
+    const double start = flow->timed ? tempi_clock() : 0;
     flow->end->unstorable = !tempi_invitation_follow(&flow->end->ring->invitation, flow->blocks);
-    spend(flow, start);
+    if (flow->timed)
+        spend(flow, start);
     return !flow->end->unstorable;
 }
 
@@ -179,14 +181,14 @@ static void make_offer(tempi_flow *flow, tempi_offer *out)
     if (out->n * (int64_t)sizeof out->shapes[0] > (int64_t)end->capacity / 4)
         out->n = 0, out->bytes = 0;
     struct tempi_timed_flow *timed = timed_flow(flow);
-    flow->timed = choose_way(flow, out, access);
-    if (flow->timed && (timed->way == TEMPI_COPY_ONCE || timed->way == TEMPI_COPY_MAPPED))
+    flow->chosen = choose_way(flow, out, access);
+    if (flow->chosen && (timed->way == TEMPI_COPY_ONCE || timed->way == TEMPI_COPY_MAPPED))
         return;
     out->n = 0;
-    flow->nontemporal = flow->timed && timed->way == TEMPI_COPY_NONTEMPORAL;
-    if (flow->timed && timed->way == TEMPI_COPY_PACKED && !pack_all(flow, out))
+    flow->nontemporal = flow->chosen && timed->way == TEMPI_COPY_NONTEMPORAL;
+    if (flow->chosen && timed->way == TEMPI_COPY_PACKED && !pack_all(flow, out))
         timed->call = 0; /* nothing is learnt */
-    flow->stores = flow->timed && timed->way == TEMPI_COPY_STORED;
+    flow->stores = flow->chosen && timed->way == TEMPI_COPY_STORED;
 }
 
 /* False: the receiver has not come to this call. */
@@ -255,7 +257,7 @@ static void take_offer(tempi_flow *flow, const header *head)
     tempi_ring_read(flow->end, 0);
     for (int i = 0; !packed && i < n; ++i)
         flow->offered |= (uint64_t)1 << shapes[i].block;
-    const double start = tempi_clock();
+    const double start = flow->timed ? tempi_clock() : 0;
     const tempi_offer_result result =
         flow->failed ? TEMPI_OFFER_UNLIKE
         : packed
@@ -265,7 +267,8 @@ static void take_offer(tempi_flow *flow, const header *head)
     /* after a failure nothing more of that kind from this process */
     __atomic_store_n(&ring->access, tempi_offer_access_after(result, ring->access),
                      __ATOMIC_RELAXED);
-    spend(flow, start);
+    if (flow->timed)
+        spend(flow, start);
     flow->through = flow->refused ? head->bytes : head->bytes - head->offered;
     __atomic_store_n(&flow->end->ring->answer, answer_of(head->call, !flow->refused),
                      __ATOMIC_RELEASE);
@@ -314,7 +317,9 @@ static bool open_out(tempi_flow *flow)
     flow->waits = offered.n != 0 && offered.n != STORED;
     flow->offered = offered.n > 0 ? offered.blocks : 0;
     flow->through = offered.n < 0 ? 0 : flow->bytes - (offered.n > 0 ? offered.bytes : 0);
-    const bool beaten = flow->timed && tempi_ring_beat(flow->end, flow->call, flow->bytes);
+    const bool beaten = flow->chosen && tempi_ring_beat(flow->end, flow->call, flow->bytes);
+    if (flow->chosen && !beaten && !flow->timed)
+        timed_flow(flow)->call = 0; /* the receiver tells nothing */
     const header head = {.bytes = flow->bytes,
                          .call = flow->call,
                          .nests = offered.n,
@@ -374,7 +379,7 @@ static bool push(tempi_flow *flow)
         return false;
     if (flow->waits)
         hear_answer(flow);
-    if (flow->timed && !flow->asked && flow->moved < flow->through)
+    if (flow->chosen && !flow->asked && flow->moved < flow->through)
         (void)may_store(flow, timed_flow(flow)->class); /* for the next one */
     while (flow->moved < flow->through && push_piece(flow))
         any = true;

@@ -71,7 +71,8 @@ typedef struct tempi_flow {
     bool stores;      /* outgoing: to be stored, when the receiver has come to this call */
     bool asked;       /* outgoing: it is known whether it might be stored */
     void *packed;     /* outgoing: the packed bytes that are offered */
-    bool timed;       /* a long one: `seconds` are taken */
+    bool chosen;      /* outgoing: a long one, of which the ring's end has a record */
+    bool timed;       /* `seconds` are taken */
     int32_t latency;  /* of a timed one: nanoseconds that the sender's beat took; -1: unknown */
     bool reads;       /* incoming: the device is to read it */
     bool ended;

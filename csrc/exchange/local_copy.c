@@ -209,9 +209,10 @@ bool tempi_local_copy_large(tempi_copy_choice *choice, const tempi_op *from, con
     const int class = tempi_copy_class(bytes, bytes, runs);
     if (class < 0)
         return tempi_local_copy(from, to, n);
-    const tempi_copy_way way = tempi_copy_choose(choice, class, ways, NULL, 0, NULL);
+    const tempi_chosen_way chosen = tempi_copy_choose(choice, class, ways, NULL, 0, NULL);
     const double start = tempi_clock();
-    const bool fits = copy_all(from, to, n, way == TEMPI_COPY_NONTEMPORAL);
-    tempi_copy_learn(choice, class, way, tempi_clock() - start, bytes);
+    const bool fits = copy_all(from, to, n, chosen.way == TEMPI_COPY_NONTEMPORAL);
+    if (chosen.timed)
+        tempi_copy_learn(choice, class, chosen.way, tempi_clock() - start, bytes);
     return fits;
 }

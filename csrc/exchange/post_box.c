@@ -19,9 +19,11 @@ enum {
     FETCHED = 16 /* cache lines of a short message's bytes, at most, that are fetched with it */
 };
 
-/* The lowest bits of the next message's place: how many of these lines it has. Places are multiples
- * of a line. */
-#define LINES ((uint64_t)63)
+/* The lowest bits of the next message's place: how many of these lines it has, and whether the
+ * receiver is to claim it. Places are multiples of a line. */
+#define LINES  ((uint64_t)31)
+#define CLAIM  ((uint64_t)32)
+#define SIGNAL (LINES | CLAIM)
 
 /* Bytes that long messages may have for all receivers: with more, pages are new each time (160 MiB
  * between two processes took 418 ms so, and 85 ms in parts; Zen 3). Of a part, and of one that is
@@ -37,24 +39,14 @@ void tempi_post_room_assume(int64_t bytes)
     most.streamed = most.part < STREAMED ? most.part : STREAMED;
 }
 
-/* Of a message. */
-enum {
-    SENT,
-    CLAIMED, /* the receiver reads what is offered */
-    TAKEN,
-    WITHDRAWN, /* the sender packs what was offered; SENT again, when it has */
-    REFUSED    /* the receiver cannot read it: likewise */
-};
-
 /* The first message of a list, which nobody sent; how many the receiver has come to, and how many
  * of these it has taken without exception, so that the sender need not look at each; how it can get
- * at the sender's memory; how the sender sends long ones. */
+ * at the sender's memory, in a line of its own: each message needs it. */
 typedef struct head {
     tempi_post first;
     _Alignas(LINE) uint64_t passed;
     uint64_t taken;
-    uint32_t access;                     /* TEMPI_ACCESS_* */
-    _Alignas(LINE) tempi_copy_lead lead; /* of the sender */
+    _Alignas(LINE) uint32_t access; /* TEMPI_ACCESS_* */
 } head;
 
 _Static_assert(sizeof(tempi_post) == LINE, "the receiver's part of a head has a line of its own");
@@ -68,8 +60,8 @@ typedef struct outbox {
     uint64_t used;           /* bytes of memory for what long messages contain */
     unsigned unswept;        /* messages since it last looked for what was read */
     uint64_t released;       /* messages whose memory was taken back */
-    tempi_copy_lead *lead;   /* of that process, as a sender; NULL: it could not be mapped */
     tempi_copy_choice choice;
+    tempi_copy_lead heard;   /* how that process sends: its messages say so */
     tempi_offer_pause pause; /* of descriptions for its devices */
 } outbox;
 
@@ -81,7 +73,6 @@ typedef struct inbox {
 
 struct tempi_post_box {
     tempi_post_memory memory;
-    uint64_t turn;    /* exchanges of this process */
     inbox *inboxes;   /* for each sender */
     outbox *outboxes; /* for each receiver */
 };
@@ -138,7 +129,6 @@ void tempi_post_connect(tempi_post_box *box)
     for (int i = 0; i < box->memory.members; ++i) {
         const tempi_probe *probe = i != box->memory.own ? probe_of(box, i) : NULL;
         head *mine = probe ? head_of(box, i, box->memory.own) : NULL;
-        box->outboxes[i].lead = mine ? &mine->lead : NULL;
         if (mine)
             __atomic_store_n(&mine->access, tempi_single_copy_access(probe), __ATOMIC_RELAXED);
     }
@@ -156,23 +146,32 @@ void tempi_post_close(tempi_post_box *box)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
+/* What it has set aside. */
+static void free_room(tempi_post_box *box, outbox *mine, tempi_post *post)
+{
+    if (post->room > 0)
+        tempi_post_block_put(&box->memory, post->block, post->room);
+    mine->used -= post->room;
+    post->room = 0;
+}
+
 static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
 {
-    if (post->room == 0 || post->holds)
+    if (post->room == 0 && !post->timed)
         return;
     if (post->timed)
         tempi_copy_learn(&mine->choice, post->class, post->way, post->packing + post->unpacking,
                          post->bytes);
-    tempi_post_block_put(&box->memory, post->block, post->room);
-    mine->used -= post->room;
+    free_room(box, mine, post);
     ++mine->released;
-    post->room = 0;
+    post->timed = false;
 }
 
 /* Whether the receiver has read the oldest message, of which the sender has nothing to look at. */
 static bool is_done(const outbox *mine, const tempi_post *oldest, uint64_t taken)
 {
-    return (mine->index <= taken || __atomic_load_n(&oldest->state, __ATOMIC_ACQUIRE) == TAKEN) &&
+    return (mine->index <= taken ||
+            __atomic_load_n(&oldest->state, __ATOMIC_ACQUIRE) == TEMPI_POST_TAKEN) &&
            !__atomic_load_n(&oldest->watched, __ATOMIC_ACQUIRE);
 }
 
@@ -195,11 +194,11 @@ static void sweep(tempi_post_box *box, int to)
         }
         if (mine->oldest == mine->newest || passed <= mine->index)
             return;
-        const uint64_t place = mine->oldest, room = post->holds ? post->room : sizeof *post;
-        mine->oldest = post->next & ~LINES;
+        const uint64_t place = mine->oldest, size = post->size;
+        mine->oldest = post->next & ~SIGNAL;
         ++mine->index;
         if (place != first)
-            tempi_post_block_put(&box->memory, place, room);
+            tempi_post_block_put(&box->memory, place, size);
     }
 }
 
@@ -208,30 +207,25 @@ unsigned tempi_post_access(tempi_post_box *box, int to)
     return __atomic_load_n(&head_of(box, box->memory.own, to)->access, __ATOMIC_RELAXED);
 }
 
-/* Of two processes the first one leads. (Its lead is known since they were connected: what others
- * send is mapped by another thread, perhaps, at the same time.) */
-static tempi_copy_way way_of(tempi_post_box *box, int to, int class, unsigned ways)
-{
-    const int own = box->memory.own;
-    return tempi_copy_choose(&box->outboxes[to].choice, class, ways,
-                             to < own ? box->outboxes[to].lead : NULL, box->turn,
-                             &head_of(box, own, to)->lead);
-}
-
-/* Whether to offer its blocks; sets the way of the message. */
+/* Whether to offer its blocks; sets the way of the message. Of two processes the first one leads.
+ */
 static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_post *post)
 {
-    tempi_copy_choice *choice = &box->outboxes[to].choice;
+    outbox *mine = &box->outboxes[to];
+    const int class = tempi_copy_class(post->bytes, offer ? offer->bytes : 0,
+                                       offer ? offer->runs : 0);
     unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
-    post->class = tempi_copy_class(post->bytes, offer ? offer->bytes : 0, offer ? offer->runs : 0);
-    post->timed = post->class >= 0;
-    if (!post->timed)
+    if (class < 0)
         return false;
-    if (offer && offer->bytes == post->bytes && post->class >= TEMPI_COPY_OFFERED)
+    if (offer && offer->bytes == post->bytes && class >= TEMPI_COPY_OFFERED)
         ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
-    post->way = way_of(box, to, post->class, ways);
-    post->patience = tempi_copy_packing(choice, post->class, post->bytes);
-    return post->way == TEMPI_COPY_ONCE || post->way == TEMPI_COPY_MAPPED;
+    const tempi_chosen_way chosen = tempi_copy_choose(
+        &mine->choice, class, ways, to < box->memory.own ? &mine->heard : NULL, 0, NULL);
+    post->class = (int8_t)class;
+    post->way = (uint8_t)chosen.way;
+    post->timed = chosen.timed;
+    post->patience = tempi_copy_packing(&mine->choice, class, post->bytes);
+    return chosen.way == TEMPI_COPY_ONCE || chosen.way == TEMPI_COPY_MAPPED;
 }
 
 static uint64_t shapes_bytes(int n)
@@ -247,19 +241,18 @@ void tempi_post_give_back(tempi_post_box *box)
     tempi_post_memory_give_back(&box->memory);
 }
 
-/* A short message that holds so many bytes. NULL: there is no memory. */
-static tempi_post *put_down_short(tempi_post_box *box, int to, const tempi_post *made,
-                                  uint64_t needs, void **data)
+/* A message with so many bytes behind it. NULL: there is no memory. */
+static tempi_post *put_down_with(tempi_post_box *box, int to, const tempi_post *made,
+                                 uint64_t behind, void **data)
 {
-    uint64_t room = 0;
-    const uint64_t at = tempi_post_block_get(&box->memory, sizeof(tempi_post) + needs, 0, &room);
+    uint64_t size = 0;
+    const uint64_t at = tempi_post_block_get(&box->memory, sizeof(tempi_post) + behind, 0, &size);
     if (at == 0)
         return NULL;
     tempi_post *post = tempi_post_own_place(&box->memory, at, 0);
     *post = *made;
     post->data = at + sizeof *post;
-    post->room = room;
-    post->holds = true;
+    post->size = (uint32_t)size;
     *data = post + 1;
     box->outboxes[to].unsent = at;
     return post;
@@ -293,23 +286,11 @@ static bool set_aside(tempi_post_box *box, int to, tempi_post *post, uint64_t by
 static tempi_post *put_down(tempi_post_box *box, int to, const tempi_post *made, uint64_t needs,
                             void **data)
 {
-    uint64_t room = 0;
-    const uint64_t at = tempi_post_block_get(&box->memory, sizeof(tempi_post), 0, &room);
-    if (at == 0)
-        return NULL;
-    tempi_post *post = tempi_post_own_place(&box->memory, at, 0);
-    *post = *made;
-    if (!set_aside(box, to, post, needs, data)) {
-        tempi_post_block_put(&box->memory, at, sizeof(tempi_post));
-        return NULL;
-    }
-    box->outboxes[to].unsent = at;
-    return post;
-}
-
-void tempi_post_begin(tempi_post_box *box)
-{
-    ++box->turn;
+    tempi_post *post = put_down_with(box, to, made, 0, data);
+    if (!post || set_aside(box, to, post, needs, data))
+        return post;
+    tempi_post_block_put(&box->memory, box->outboxes[to].unsent, post->size);
+    return NULL;
 }
 
 /* In all cases for two parts. */
@@ -348,30 +329,28 @@ tempi_post *tempi_post_new_part(tempi_post_box *box, int to, int64_t offset, int
                                 int64_t whole, void **data)
 {
     const tempi_post made = {
-        .bytes = bytes, .offset = offset, .whole = whole, .way = TEMPI_COPY_TWICE};
+        .bytes = bytes, .offset = offset, .whole = whole, .class = -1, .way = TEMPI_COPY_TWICE};
     return put_down(box, to, &made, (uint64_t)bytes, data);
 }
 
 tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
                            int64_t part, void **data)
 {
-    tempi_post made = {.bytes = bytes, .whole = bytes, .way = TEMPI_COPY_TWICE};
+    tempi_post made = {.bytes = bytes, .whole = bytes, .class = -1, .way = TEMPI_COPY_TWICE};
     if (bytes <= SHORT)
-        return put_down_short(box, to, &made, bytes > 0 ? (uint64_t)bytes : 0, data);
+        return put_down_with(box, to, &made, bytes > 0 ? (uint64_t)bytes : 0, data);
     if (bytes > most.streamed) /* else when it is sent: to look is to fetch lines of another core */
         sweep(box, to);
-    if (offers(box, to, offer, &made)) {
-        made.nshapes = offer->n;
-        made.offers = made.watched = true;
-    } else {
-        made.bytes = bytes = part;
+    if (!offers(box, to, offer, &made)) {
+        made.bytes = part;
+        return put_down(box, to, &made, (uint64_t)part, data);
     }
-    const uint64_t needs = made.offers ? shapes_bytes(made.nshapes) : (uint64_t)bytes;
-    tempi_post *post = put_down(box, to, &made, needs, data);
-    if (post && made.offers) {
-        memcpy(*data, offer->shapes, shapes_bytes(made.nshapes));
-        *data = NULL;
-    }
+    made.nshapes = offer->n;
+    made.offers = made.watched = true;
+    tempi_post *post = put_down_with(box, to, &made, shapes_bytes(offer->n), data);
+    if (post)
+        memcpy(*data, offer->shapes, shapes_bytes(offer->n));
+    *data = NULL;
     return post;
 }
 
@@ -380,6 +359,7 @@ tempi_post *tempi_post_new_described(tempi_post_box *box, int to, int64_t bytes,
 {
     const tempi_post made = {.bytes = bytes,
                              .whole = bytes,
+                             .class = -1,
                              .way = TEMPI_COPY_TWICE,
                              .offers = true,
                              .watched = true,
@@ -398,10 +378,16 @@ tempi_offer_pause *tempi_post_pause(tempi_post_box *box, int to)
     return &box->outboxes[to].pause;
 }
 
-static uint64_t lines_of(const tempi_post *post)
+/* What the receiver fetches together with the message, each line of which comes from this core: in
+ * turn they would take a short one twice as long. */
+static uint64_t signal_of(const tempi_post *post)
 {
-    const uint64_t lines = post->holds && post->bytes > 0 ? ((uint64_t)post->bytes + 63) / 64 : 0;
-    return lines < FETCHED ? lines : FETCHED;
+    const uint64_t behind = post->room > 0      ? 0
+                            : post->nshapes > 0 ? shapes_bytes(post->nshapes)
+                            : post->bytes > 0   ? (uint64_t)post->bytes
+                                                : 0;
+    const uint64_t lines = (behind + 63) / 64;
+    return (lines < FETCHED ? lines : FETCHED) | (post->offers ? CLAIM : 0);
 }
 
 void tempi_post_send(tempi_post_box *box, int to)
@@ -410,90 +396,30 @@ void tempi_post_send(tempi_post_box *box, int to)
     tempi_post *last = tempi_post_own_place(&box->memory, mine->newest, 0);
     const tempi_post *post = tempi_post_own_place(&box->memory, mine->unsent, 0);
     mine->newest = mine->unsent;
-    __atomic_store_n(&last->next, mine->unsent | lines_of(post), __ATOMIC_RELEASE);
+    __atomic_store_n(&last->next, mine->unsent | signal_of(post), __ATOMIC_RELEASE);
     if (++mine->unswept >= UNSWEPT || mine->used >= UNSWEPT_ROOM)
         sweep(box, to); /* now that it is sent: the receiver waits for it */
-}
-
-/* ---- offers ---------------------------------------------------------------------------------- */
-
-/* By its sender. */
-static bool is_packed(const tempi_post *post)
-{
-    return post->nshapes == 0 && post->described == 0;
-}
-
-bool tempi_post_is_over(const tempi_post *post)
-{
-    return is_packed(post) || __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TAKEN;
-}
-
-bool tempi_post_is_claimed(const tempi_post *post)
-{
-    return __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == CLAIMED;
-}
-
-bool tempi_post_is_refused(const tempi_post *post)
-{
-    return __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == REFUSED;
-}
-
-/* Its bytes are packed, or it has become a failure: the receiver looks at it again. */
-void tempi_post_withdrawn(tempi_post *post)
-{
-    post->nshapes = 0;
-    __atomic_store_n(&post->described, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&post->state, SENT, __ATOMIC_RELEASE);
-}
-
-void tempi_post_failed(tempi_post *post)
-{
-    post->bytes = -1;
-    post->timed = false;
-    tempi_post_withdrawn(post);
-}
-
-/* Takes it back from the receiver; *before: SENT or REFUSED. */
-static bool take_back(tempi_post *post, uint32_t *before)
-{
-    *before = SENT;
-    return __atomic_compare_exchange_n(&post->state, before, WITHDRAWN, false, __ATOMIC_ACQUIRE,
-                                       __ATOMIC_ACQUIRE) ||
-           *before == REFUSED;
-}
-
-bool tempi_post_give_up(tempi_post *post)
-{
-    uint32_t before;
-    if (!take_back(post, &before))
-        return false;
-    tempi_post_failed(post);
-    return true;
 }
 
 bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t bytes, void **data)
 {
     uint32_t before;
     const uint64_t block = post->block, room = post->room;
-    if (!take_back(post, &before))
+    if (!tempi_post_take_back(post, &before))
         return false;
     if (!set_aside(box, to, post, (uint64_t)bytes, data)) {
-        if (before == SENT) {
-            __atomic_store_n(&post->state, SENT, __ATOMIC_RELEASE);
+        if (before == TEMPI_POST_SENT) {
+            __atomic_store_n(&post->state, TEMPI_POST_SENT, __ATOMIC_RELEASE);
             return false;
         }
         tempi_post_failed(post);
         return false;
     }
-    tempi_post_block_put(&box->memory, block, room);
+    if (room > 0)
+        tempi_post_block_put(&box->memory, block, room);
     box->outboxes[to].used -= room;
     post->bytes = bytes;
     return true;
-}
-
-void tempi_post_unwatch(tempi_post *post)
-{
-    __atomic_store_n(&post->watched, false, __ATOMIC_RELEASE);
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */
@@ -505,12 +431,25 @@ static uint64_t next_word(tempi_post_box *box, int from)
     return last ? __atomic_load_n(&last->next, __ATOMIC_ACQUIRE) : 0;
 }
 
+/* The line that the receiver claims. (The compiler's own needs a flag of newer processors; older
+ * ones ignore the instruction.) */
+static void fetch_to_write(const void *line)
+{
+#ifdef __x86_64__
+    __asm__ volatile("prefetchw %0" ::"m"(*(const char *)line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+}
+
 tempi_post *tempi_post_next(tempi_post_box *box, int from)
 {
     const uint64_t word = next_word(box, from);
     if (word == 0)
         return NULL;
-    tempi_post *post = tempi_post_place(&box->memory, from, word & ~LINES, 0);
+    tempi_post *post = tempi_post_place(&box->memory, from, word & ~SIGNAL, 0);
+    if (post && (word & CLAIM))
+        fetch_to_write(&post->block);
     for (uint64_t i = 0; post && i < (word & LINES); ++i)
         __builtin_prefetch((const char *)(post + 1) + 64 * i);
     return post;
@@ -520,7 +459,7 @@ void tempi_post_pass(tempi_post_box *box, int from)
 {
     inbox *its = &box->inboxes[from];
     head *mine = head_of(box, from, box->memory.own);
-    its->last = next_word(box, from) & ~LINES;
+    its->last = next_word(box, from) & ~SIGNAL;
     ++its->open;
     __atomic_store_n(&mine->passed, mine->passed + 1, __ATOMIC_RELEASE);
 }
@@ -530,38 +469,11 @@ const void *tempi_post_data(tempi_post_box *box, int from, const tempi_post *pos
     return tempi_post_place(&box->memory, from, post->data, post->room);
 }
 
-tempi_post_kind tempi_post_claim(tempi_post *post, bool device)
-{
-    uint32_t sent = SENT;
-    if (!post->offers)
-        return TEMPI_POST_PACKED;
-    if (!__atomic_compare_exchange_n(&post->state, &sent, CLAIMED, false, __ATOMIC_ACQUIRE,
-                                     __ATOMIC_RELAXED) &&
-        !(sent == CLAIMED && is_packed(post)))
-        return TEMPI_POST_LATER;
-    if (post->described > 0 && !device) {
-        __atomic_store_n(&post->state, SENT, __ATOMIC_RELEASE);
-        return TEMPI_POST_LATER;
-    }
-    return is_packed(post) ? TEMPI_POST_PACKED : TEMPI_POST_OFFERED;
-}
-
-bool tempi_post_is_described(const tempi_post *post)
-{
-    return post->offers && __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == SENT &&
-           __atomic_load_n(&post->described, __ATOMIC_RELAXED) > 0;
-}
-
 const void *tempi_post_description(tempi_post_box *box, int from, const tempi_post *post,
                                    int64_t *n)
 {
     *n = post->described;
     return tempi_post_data(box, from, post);
-}
-
-void tempi_post_refuse(tempi_post *post)
-{
-    __atomic_store_n(&post->state, REFUSED, __ATOMIC_RELEASE);
 }
 
 bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const tempi_op *blocks,
@@ -591,8 +503,10 @@ void tempi_post_take(tempi_post_box *box, int from, tempi_post *post)
 {
     inbox *its = &box->inboxes[from];
     head *mine = head_of(box, from, box->memory.own);
+    if (post->class >= 0)
+        tempi_copy_tell(&box->outboxes[from].heard, post->class, post->way, mine->passed);
     if (--its->open > 0 || post->offers)
-        __atomic_store_n(&post->state, TAKEN, __ATOMIC_RELEASE);
+        __atomic_store_n(&post->state, TEMPI_POST_TAKEN, __ATOMIC_RELEASE);
     if (its->open == 0)
         __atomic_store_n(&mine->taken, mine->passed, __ATOMIC_RELEASE);
 }

@@ -23,34 +23,8 @@
 #include "exchange/copy_choice.h"
 #include "exchange/offer.h"
 #include "exchange/offer_pause.h"
+#include "exchange/post.h"
 #include "exchange/segment.h"
-
-/* In shared memory. Zero while it is set aside. The receiver of a short one reads the first line
- * alone. */
-typedef struct tempi_post {
-    uint64_t next;    /* the next one to this receiver (post_box.c); 0: none yet */
-    uint64_t channel; /* what it belongs to, and the number of the exchange there */
-    uint64_t call;
-    int64_t bytes; /* packed, in this part; -1: the sender has failed */
-    int64_t whole; /* bytes of all parts */
-    uint64_t data; /* the place of the packed ones, or of the offer */
-    uint64_t room; /* bytes set aside for them; if it holds them itself, for both */
-    bool holds;    /* a short one: its bytes lie behind it */
-    bool offers;   /* it did at first */
-    bool timed;    /* a long one: the two times are taken */
-    bool watched;  /* a request of the sender still looks at it: its memory is not reused */
-
-    uint64_t block;     /* the place of what was set aside */
-    uint32_t state;     /* post_box.c */
-    int64_t offset;     /* of the bytes in the whole */
-    int32_t nshapes;    /* of the offer; 0: the bytes are packed, or a device's */
-    int32_t described;  /* bytes of the description for a device; 0: the bytes are packed */
-    int class;          /* of a long one */
-    tempi_copy_way way; /* of the sender */
-    double patience;    /* seconds after which an offer may be withdrawn */
-    double packing;     /* seconds, by the sender: of an offer, for which it waited */
-    double unpacking;   /* by the receiver, before it is taken */
-} tempi_post;
 
 typedef struct tempi_post_box tempi_post_box;
 
@@ -71,8 +45,6 @@ void tempi_post_close(tempi_post_box *box);
 
 /* How that process can get at the memory of this one: TEMPI_ACCESS_*. */
 unsigned tempi_post_access(tempi_post_box *box, int to);
-/* Before the messages of an exchange: counts it. */
-void tempi_post_begin(tempi_post_box *box);
 /* A message to that process: sets aside memory for its bytes, which begin at *data, and says how to
  * pack them (`way`). NULL: there is none; the message that says so needs none (bytes < 0). `offer`:
  * all of its bytes, or NULL: they must be packed. If it was taken, *data is NULL, and the message
@@ -101,23 +73,10 @@ tempi_offer_pause *tempi_post_pause(tempi_post_box *box, int to);
 /* Sends the one that was just made. */
 void tempi_post_send(tempi_post_box *box, int to);
 
-/* Whether the sender's memory is not needed any more. */
-bool tempi_post_is_over(const tempi_post *post);
-/* Whether the receiver cannot read what was offered, so that it must be withdrawn. */
-bool tempi_post_is_refused(const tempi_post *post);
 /* True: the first so many of its bytes are to be packed at *data now, and tempi_post_withdrawn
  * called. False: the receiver reads them, or has read them, or there is no memory; if that was
  * refused, the message has become one that says so. */
 bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t bytes, void **data);
-void tempi_post_withdrawn(tempi_post *post);
-/* In its place: the bytes could not be packed. */
-void tempi_post_failed(tempi_post *post);
-/* Whether the receiver has claimed what is offered, and not taken it yet. */
-bool tempi_post_is_claimed(const tempi_post *post);
-/* Makes an offer a failure. False: the receiver reads it, or has read it. */
-bool tempi_post_give_up(tempi_post *post);
-/* It is not watched any more. */
-void tempi_post_unwatch(tempi_post *post);
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
@@ -125,22 +84,9 @@ void tempi_post_unwatch(tempi_post *post);
 tempi_post *tempi_post_next(tempi_post_box *box, int from);
 /* Goes on to the one after it, which is then the next. It stays readable until it is taken. */
 void tempi_post_pass(tempi_post_box *box, int from);
-/* Before its bytes are used, until it is not TEMPI_POST_LATER. What is offered must then be read,
- * and the message taken or refused. `device`: also what is offered to one; else that is left as it
- * is. */
-typedef enum tempi_post_kind {
-    TEMPI_POST_PACKED,
-    TEMPI_POST_OFFERED,
-    TEMPI_POST_LATER /* the sender is about to pack it */
-} tempi_post_kind;
-tempi_post_kind tempi_post_claim(tempi_post *post, bool device);
-/* Before: whether a description for a device stands there. It may be withdrawn at any time. */
-bool tempi_post_is_described(const tempi_post *post);
 /* Once it is claimed. NULL: it could not be mapped. */
 const void *tempi_post_description(tempi_post_box *box, int from, const tempi_post *post,
                                    int64_t *n);
-/* What was claimed is to be packed. */
-void tempi_post_refuse(tempi_post *post);
 /* Reads what is offered into the blocks; if that fails it refuses it. */
 bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const tempi_op *blocks,
                      int64_t n);

@@ -55,13 +55,14 @@ typedef struct tempi_ring_end {
     bool unstorable;   /* the receiver's memory, by this process */
     const tempi_copy_lead *leader; /* the receiver's, if that chooses for both; or NULL */
     tempi_offer_pause pause;       /* of offers to the receiver's device */
-    /* By calls, as above: long flows of which the receiver has yet to tell its time. */
+    /* By calls, as above: long flows of which the receiver has yet to tell something. */
     struct tempi_timed_flow {
         uint64_t call; /* 0: none */
         int64_t bytes;
         double seconds; /* of the sender */
         int class;
         tempi_copy_way way;
+        bool learns; /* else the receiver tells the latency alone */
         bool gathers;
         bool other_llc;
     } last[TEMPI_RING_TIMED];

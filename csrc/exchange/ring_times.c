@@ -30,8 +30,9 @@ void tempi_ring_learn(tempi_ring_end *end, uint64_t call)
             continue;
         const double own = last->seconds, other = (double)end->ring->timed[k].seconds;
         const double both = !last->gathers ? own + other : own > other ? own : other;
-        tempi_copy_learn(choice_of(end, last->gathers, last->other_llc), last->class, last->way,
-                         both, last->bytes);
+        if (last->learns)
+            tempi_copy_learn(choice_of(end, last->gathers, last->other_llc), last->class, last->way,
+                             both, last->bytes);
         learn_latency(end, end->ring->timed[k].latency);
         last->call = 0;
     }

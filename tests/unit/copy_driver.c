@@ -38,7 +38,8 @@ typedef struct simulation {
     tempi_copy_lead lead;
     tempi_copy_way last;
     int in_last; /* flows */
-    int flows;
+    int flows, timed;
+    int class;
 } simulation;
 
 static double noise(dice *d)
@@ -48,15 +49,18 @@ static double noise(dice *d)
 
 static double simulate_flow(simulation *s, unsigned ways)
 {
-    enum { BYTES = 1 << 20, CLASS = 0, WARM = 12 };
-    const tempi_copy_way way = tempi_copy_choose(&s->choice, CLASS, ways, NULL,
-                                                 (uint64_t)s->flows + 1, &s->lead);
+    enum { BYTES = 1 << 20, WARM = 12 };
+    const tempi_chosen_way chosen = tempi_copy_choose(&s->choice, s->class, ways, NULL,
+                                                      (uint64_t)s->flows + 1, &s->lead);
+    const tempi_copy_way way = chosen.way;
     s->in_last = way == s->last ? s->in_last + 1 : 0;
     s->last = way;
     const double cold = s->flows < WARM ? 1 + (WARM - s->flows) / 3.0 : 1,
                  seconds = s->cost[way] * noise(&s->dice) * cold * (s->in_last == 0 ? 3 : 1);
     ++s->flows;
-    tempi_copy_learn(&s->choice, CLASS, way, seconds, BYTES);
+    s->timed += chosen.timed;
+    if (chosen.timed)
+        tempi_copy_learn(&s->choice, s->class, way, seconds, BYTES);
     return seconds;
 }
 
@@ -72,27 +76,29 @@ static int64_t excess(simulation *s, unsigned ways, int flows)
     return (int64_t)(1000 * (all / (best * 1.15 * flows) - 1)); /* the mean noise */
 }
 
-/* ROUNDS SEED FIRST: prints the mean excess in three periods: of so many first flows and, twice
- * after the costs have changed, of 2,000. */
-static int settle(int rounds, uint64_t seed, int first)
+/* ROUNDS SEED FIRST CLASS: prints the mean excess in three periods: of so many first flows and,
+ * twice after the costs have changed, of 2,000; and how many of all were timed, in thousandths. */
+static int settle(int rounds, uint64_t seed, int first, int class)
 {
-    int64_t sum[3] = {0};
+    int64_t sum[3] = {0}, timed = 0;
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
     for (int round = 0; round < rounds; ++round) {
-        simulation s = {.dice = d};
+        simulation s = {.dice = d, .class = class};
         const unsigned ways = (unsigned)draw(&d, 1, (1 << TEMPI_COPY_WAYS) - 1);
         for (int period = 0; period < 3; ++period) {
             for (int i = 0; i < TEMPI_COPY_WAYS; ++i)
                 s.cost[i] = 1e-4 * (double)draw(&d, 100, 400) / 100;
             sum[period] += excess(&s, ways, period == 0 ? first : 2000);
         }
+        timed += 1000LL * s.timed / s.flows;
     }
     for (int period = 0; period < 3; ++period)
         printf("%d ", (int)(sum[period] / rounds));
+    printf("%d\n", (int)(timed / rounds));
     return 0;
 }
 
-static int unsteady(int flows, uint64_t seed)
+static int unsteady(int flows, uint64_t seed, int class)
 {
     enum { BYTES = 1 << 20 };
     const unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
@@ -100,10 +106,12 @@ static int unsteady(int flows, uint64_t seed)
     tempi_copy_choice choice = {0};
     int steady = 0;
     for (int i = 0; i < flows; ++i) {
-        const tempi_copy_way way = tempi_copy_choose(&choice, 0, ways, NULL, 0, NULL);
+        const tempi_chosen_way chosen = tempi_copy_choose(&choice, class, ways, NULL, 0, NULL);
+        const tempi_copy_way way = chosen.way;
         const double factor = way == TEMPI_COPY_NONTEMPORAL ? 1 : draw(&d, 0, 1) ? 0.55 : 2.2;
         steady += way == TEMPI_COPY_NONTEMPORAL;
-        tempi_copy_learn(&choice, 0, way, 1e-4 * factor, BYTES);
+        if (chosen.timed)
+            tempi_copy_learn(&choice, class, way, 1e-4 * factor, BYTES);
     }
     printf("%d\n", (int)(1000LL * steady / flows));
     return 0;
@@ -118,13 +126,15 @@ static int force(int flows)
         int can = 0, cannot = 0;
         tempi_copy_way_force(way);
         for (int i = 0; i < flows; ++i) {
-            can += (int)tempi_copy_choose(&choice, 0, all, NULL, 1, &lead) == way;
-            cannot += (int)tempi_copy_choose(&choice, 0, all & ~(1u << way), NULL, 1, &lead) == way;
-            tempi_copy_learn(&choice, 0, (tempi_copy_way)way, 1, 1);
+            const tempi_chosen_way one = tempi_copy_choose(&choice, 0, all, NULL, 1, &lead),
+                                   other = tempi_copy_choose(&choice, 0, all & ~(1u << way), NULL,
+                                                             1, &lead);
+            can += (int)one.way == way;
+            cannot += (int)other.way == way;
+            if (one.timed)
+                fail("it learns from what is forced");
         }
         tempi_copy_way_force(-1);
-        if (choice.classes[0].samples[way] != 0)
-            fail("it learns from what is forced");
         printf("%d %d ", can, cannot);
     }
     return 0;
@@ -140,7 +150,6 @@ static tempi_post *send_long(tempi_post_box *box, int to, char *memory)
     tempi_offer offer;
     void *packed;
     const tempi_op block = {.mem = memory, .n = LONG};
-    tempi_post_begin(box);
     tempi_offer_describe(&block, 1, tempi_post_access(box, to), &offer);
     tempi_post *post = tempi_post_new(box, to, LONG, &offer, LONG, &packed);
     if (!post)
@@ -163,20 +172,14 @@ static void take_long(tempi_post_box *box, int from, tempi_post *sent, dice *d)
         tempi_post_unwatch(sent);
 }
 
-static void pass(tempi_post_box *const *boxes, int turns)
-{
-    for (int i = 0; i < turns; ++i) {
-        tempi_post_begin(boxes[0]);
-        tempi_post_begin(boxes[1]);
-    }
-}
-
-static int alike(const char *folder, int turns, int others, uint64_t seed)
+/* Of the turns after the first one: in how many the second process sends as the first one last did.
+ */
+static int alike(const char *folder, int turns, uint64_t seed)
 {
     char name[TEMPI_SEGMENT_NAME], *memory = calloc(1, LONG);
     tempi_post_box *boxes[2];
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
-    int found = 0, offered = 0, alone = 0;
+    int found = 0, offered = 0, alone = 0, told = 0;
     if (!tempi_post_create(folder, 2, name))
         fail("no file");
     for (int i = 0; i < 2; ++i)
@@ -185,10 +188,10 @@ static int alike(const char *folder, int turns, int others, uint64_t seed)
     for (int i = 0; i < 2; ++i)
         tempi_post_connect(boxes[i]);
     for (int turn = 0; turn < turns; ++turn) {
-        pass(boxes, others);
         tempi_post *first = send_long(boxes[0], 1, memory),
                    *second = send_long(boxes[1], 0, memory);
-        found += first->way == second->way;
+        found += turn > 0 && second->way == told;
+        told = first->way;
         offered += first->offers;
         take_long(boxes[1], 0, first, &d);
         take_long(boxes[0], 1, second, &d);
@@ -211,13 +214,13 @@ int main(int argc, char **argv)
     const char *what = argc > 2 ? argv[1] : "";
     if (argc == 3 && strcmp(what, "force") == 0)
         return force(atoi(argv[2]));
-    if (argc == 4 && strcmp(what, "unsteady") == 0)
-        return unsteady(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+    if (argc == 5 && strcmp(what, "unsteady") == 0)
+        return unsteady(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 4 && strcmp(what, "class") == 0)
         return class_of(argv);
-    if (argc == 5 && strcmp(what, "settle") == 0)
-        return settle(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
-    if (argc == 6 && strcmp(what, "alike") == 0)
-        return alike(argv[2], atoi(argv[3]), atoi(argv[4]), strtoull(argv[5], NULL, 10));
+    if (argc == 6 && strcmp(what, "settle") == 0)
+        return settle(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]), atoi(argv[5]));
+    if (argc == 5 && strcmp(what, "alike") == 0)
+        return alike(argv[2], atoi(argv[3]), strtoull(argv[4], NULL, 10));
     return 2;
 }

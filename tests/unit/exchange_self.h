@@ -268,10 +268,10 @@ static void check_brief_in_place(void)
 }
 
 /* A flow of that call, by TEMPI_COPY_TWICE, of which the receiver tells its time. */
-static void time_flow(tempi_ring_end *end, uint64_t call, int32_t latency)
+static void time_flow(tempi_ring_end *end, uint64_t call, int32_t latency, bool learns)
 {
     *tempi_ring_timed(end, call) = (struct tempi_timed_flow){
-        .call = call, .bytes = 1, .seconds = 1, .other_llc = end->other_llc};
+        .call = call, .bytes = 1, .seconds = 1, .learns = learns, .other_llc = end->other_llc};
     tempi_ring_report(end->ring, call, latency, latency);
     tempi_ring_learn(end, call + 1);
 }
@@ -283,18 +283,19 @@ static void check_localities(void)
     uint64_t call = 0;
     end.choice[0].classes[0].flows = end.choice[1].classes[0].flows = 2;
     while (call < 10)
-        time_flow(&end, ++call, 10);
+        time_flow(&end, ++call, 10, true);
+    time_flow(&end, ++call, 20, false);
     const float near = end.choice[0].classes[0].cost[TEMPI_COPY_TWICE];
     if (tempi_ring_choice(&end, false) != &end.choice[0] || near != 11.0F)
         fail("nearby: it is not known");
     while (call < 20)
-        time_flow(&end, ++call, 200);
+        time_flow(&end, ++call, 200, true);
     if (tempi_ring_choice(&end, false) != &end.choice[1] ||
         tempi_ring_choice(&end, true) != &end.gathered[1] ||
         end.choice[1].classes[0].cost[TEMPI_COPY_TWICE] != 201.0F)
         fail("far away: it is not noticed");
     for (; call < 30; ++call) /* too few */
-        time_flow(&end, call + 1, call % 5 == 0 ? 10 : -1);
+        time_flow(&end, call + 1, call % 5 == 0 ? 10 : -1, true);
     if (tempi_ring_choice(&end, false) != &end.choice[1])
         fail("far away: one late look, and it is nearby");
     free(end.ring);

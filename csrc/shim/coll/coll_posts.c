@@ -142,8 +142,6 @@ int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name,
     const tempi_blocks *out = sending->out;
     const tempi_coll_sending error = {.out = out};
     bool good = true;
-    if (node->posts)
-        tempi_post_begin(node->posts);
     for (int i = 1; i < node->size; ++i) {
         const int to = (node->rank + i) % node->size;
         if (tempi_edges_count(out->edges, to) == 0)

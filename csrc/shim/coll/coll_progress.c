@@ -147,7 +147,7 @@ static int unpack(const tempi_coll_request *r, const tempi_arrival *a, tempi_pos
     const char *packed = post->bytes > 0 ? tempi_post_data(r->node->posts, a->source, post) : "";
     if (!packed)
         return MPI_ERR_NO_MEM;
-    unpack_part(r, a, post->holds ? 0 : post->offset, post->bytes, packed);
+    unpack_part(r, a, post->room == 0 ? 0 : post->offset, post->bytes, packed);
     return post->whole > a->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
 }
 

@@ -41,8 +41,8 @@ FAULTS = (
         "exchange",
         "the bytes of a message are used again before they were read",
         "csrc/exchange/post_box.c",
-        "return (mine->index <= taken || __atomic_load_n(&oldest->state, __ATOMIC_ACQUIRE) == TAKEN) &&",
-        "return (mine->index <= taken || oldest->holds) &&",
+        "            __atomic_load_n(&oldest->state, __ATOMIC_ACQUIRE) == TEMPI_POST_TAKEN) &&",
+        "            oldest->room == 0) &&",
     ),
     Fault(
         "exchange",
@@ -54,16 +54,16 @@ FAULTS = (
     Fault(
         "exchange",
         "an offer is over before it was read",
-        "csrc/exchange/post_box.c",
-        "    return is_packed(post) || __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TAKEN;",
+        "csrc/exchange/post.c",
+        "    return is_packed(post) || __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TEMPI_POST_TAKEN;",
         "    return post->nshapes >= 0;",
     ),
     Fault(
         "exchange",
         "a receiver reads an offer that is being withdrawn",
-        "csrc/exchange/post_box.c",
-        "        !(sent == CLAIMED && is_packed(post)))\n        return TEMPI_POST_LATER;",
-        "        !(sent == CLAIMED && is_packed(post)))\n        (void)sent;",
+        "csrc/exchange/post.c",
+        "        !(sent == TEMPI_POST_CLAIMED && is_packed(post)))\n        return TEMPI_POST_LATER;",
+        "        !(sent == TEMPI_POST_CLAIMED && is_packed(post)))\n        (void)sent;",
     ),
     Fault(
         "exchange",
@@ -238,8 +238,8 @@ FAULTS = (
         "exchange",
         "the two messages of a pair go unlike ways",
         "csrc/exchange/post_box.c",
-        "to < own ? box->outboxes[to].lead : NULL",
-        "to < own - 1 ? box->outboxes[to].lead : NULL",
+        "to < box->memory.own ? &mine->heard : NULL",
+        "to < box->memory.own - 1 ? &mine->heard : NULL",
         ("tests/unit/test_copy_choice.py",),
     ),
     Fault(

@@ -1,0 +1,89 @@
+#include "exchange/post.h"
+
+/* ---- by the sender --------------------------------------------------------------------------- */
+
+/* Not offered, or not any more. */
+static bool is_packed(const tempi_post *post)
+{
+    return post->nshapes == 0 && post->described == 0;
+}
+
+bool tempi_post_is_over(const tempi_post *post)
+{
+    return is_packed(post) || __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TEMPI_POST_TAKEN;
+}
+
+bool tempi_post_is_claimed(const tempi_post *post)
+{
+    return __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TEMPI_POST_CLAIMED;
+}
+
+bool tempi_post_is_refused(const tempi_post *post)
+{
+    return __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TEMPI_POST_REFUSED;
+}
+
+void tempi_post_withdrawn(tempi_post *post)
+{
+    post->nshapes = 0;
+    __atomic_store_n(&post->described, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&post->state, TEMPI_POST_SENT, __ATOMIC_RELEASE);
+}
+
+void tempi_post_failed(tempi_post *post)
+{
+    post->bytes = -1;
+    post->timed = false;
+    tempi_post_withdrawn(post);
+}
+
+bool tempi_post_take_back(tempi_post *post, uint32_t *before)
+{
+    *before = TEMPI_POST_SENT;
+    return __atomic_compare_exchange_n(&post->state, before, TEMPI_POST_WITHDRAWN, false,
+                                       __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE) ||
+           *before == TEMPI_POST_REFUSED;
+}
+
+bool tempi_post_give_up(tempi_post *post)
+{
+    uint32_t before;
+    if (!tempi_post_take_back(post, &before))
+        return false;
+    tempi_post_failed(post);
+    return true;
+}
+
+void tempi_post_unwatch(tempi_post *post)
+{
+    __atomic_store_n(&post->watched, false, __ATOMIC_RELEASE);
+}
+
+/* ---- by the receiver ------------------------------------------------------------------------- */
+
+tempi_post_kind tempi_post_claim(tempi_post *post, bool device)
+{
+    uint32_t sent = TEMPI_POST_SENT;
+    if (!post->offers)
+        return TEMPI_POST_PACKED;
+    if (!__atomic_compare_exchange_n(&post->state, &sent, TEMPI_POST_CLAIMED, false,
+                                     __ATOMIC_ACQUIRE, __ATOMIC_RELAXED) &&
+        !(sent == TEMPI_POST_CLAIMED && is_packed(post)))
+        return TEMPI_POST_LATER;
+    if (post->described > 0 && !device) {
+        __atomic_store_n(&post->state, TEMPI_POST_SENT, __ATOMIC_RELEASE);
+        return TEMPI_POST_LATER;
+    }
+    return is_packed(post) ? TEMPI_POST_PACKED : TEMPI_POST_OFFERED;
+}
+
+bool tempi_post_is_described(const tempi_post *post)
+{
+    return post->offers && __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TEMPI_POST_SENT &&
+           __atomic_load_n(&post->described, __ATOMIC_RELAXED) > 0;
+}
+
+void tempi_post_refuse(tempi_post *post)
+{
+    __atomic_store_n(&post->state, TEMPI_POST_REFUSED, __ATOMIC_RELEASE);
+}
