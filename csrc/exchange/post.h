@@ -27,6 +27,7 @@ typedef struct tempi_post {
     bool offers;   /* it did at first */
     bool timed;    /* a long one: the two times are taken */
     bool watched;  /* a request of the sender still looks at it: its memory is not reused */
+    bool streamed; /* its parts are unpacked while the next are packed */
     int8_t class;  /* of a long one (copy_choice.h); -1: of another one */
     uint8_t way;   /* tempi_copy_way, of the sender */
 
@@ -38,7 +39,7 @@ typedef struct tempi_post {
     int32_t described;           /* bytes of the description for a device; 0: they are packed */
     double patience;             /* seconds after which an offer may be withdrawn */
     double packing;              /* seconds, by the sender: of an offer, for which it waited */
-    double unpacking;            /* by the receiver, before it is taken */
+    double unpacking;            /* by the receiver, before it is taken; both with earlier parts */
 } tempi_post;
 
 /* ---- by the sender --------------------------------------------------------------------------- */

@@ -155,13 +155,21 @@ static void free_room(tempi_post_box *box, outbox *mine, tempi_post *post)
     post->room = 0;
 }
 
+/* A way is learned when the last part was read. Two processes that send as much to each other take
+ * the sum; of what is streamed, the longer one of the two. */
+static double taken_by(const tempi_post *post)
+{
+    return !post->streamed                   ? post->packing + post->unpacking
+           : post->packing > post->unpacking ? post->packing
+                                             : post->unpacking;
+}
+
 static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
 {
     if (post->room == 0 && !post->timed)
         return;
-    if (post->timed)
-        tempi_copy_learn(&mine->choice, post->class, post->way, post->packing + post->unpacking,
-                         post->bytes);
+    if (post->timed && post->offset + post->bytes == post->whole)
+        tempi_copy_learn(&mine->choice, post->class, post->way, taken_by(post), post->whole);
     free_room(box, mine, post);
     ++mine->released;
     post->timed = false;

@@ -172,6 +172,24 @@ static void take_long(tempi_post_box *box, int from, tempi_post *sent, dice *d)
         tempi_post_unwatch(sent);
 }
 
+static void open_both(const char *folder, char *name, tempi_post_box **boxes)
+{
+    if (!tempi_post_create(folder, 2, name))
+        fail("no file");
+    for (int i = 0; i < 2; ++i)
+        if (!(boxes[i] = tempi_post_open(folder, 2, i, name)))
+            fail("cannot open it");
+    for (int i = 0; i < 2; ++i)
+        tempi_post_connect(boxes[i]);
+}
+
+static void close_both(const char *folder, const char *name, tempi_post_box *const *boxes)
+{
+    for (int i = 0; i < 2; ++i)
+        tempi_post_close(boxes[i]);
+    tempi_segment_unlink(folder, name);
+}
+
 /* Of the turns after the first one: in how many the second process sends as the first one last did.
  */
 static int alike(const char *folder, int turns, uint64_t seed)
@@ -180,13 +198,7 @@ static int alike(const char *folder, int turns, uint64_t seed)
     tempi_post_box *boxes[2];
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
     int found = 0, offered = 0, alone = 0, told = 0;
-    if (!tempi_post_create(folder, 2, name))
-        fail("no file");
-    for (int i = 0; i < 2; ++i)
-        if (!(boxes[i] = tempi_post_open(folder, 2, i, name)))
-            fail("cannot open it");
-    for (int i = 0; i < 2; ++i)
-        tempi_post_connect(boxes[i]);
+    open_both(folder, name, boxes);
     for (int turn = 0; turn < turns; ++turn) {
         tempi_post *first = send_long(boxes[0], 1, memory),
                    *second = send_long(boxes[1], 0, memory);
@@ -201,11 +213,57 @@ static int alike(const char *folder, int turns, uint64_t seed)
         alone += second->offers;
         take_long(boxes[0], 1, second, &d);
     }
-    for (int i = 0; i < 2; ++i)
-        tempi_post_close(boxes[i]);
-    tempi_segment_unlink(folder, name);
+    close_both(folder, name, boxes);
     free(memory);
     printf("%d %d %d\n", found, offered, alone);
+    return 0;
+}
+
+/* The next message from the box: it is sent, and read in so many seconds, earlier parts included.
+ */
+static void send_and_take(tempi_post_box *const *boxes, tempi_post *post, double packing,
+                          double unpacking)
+{
+    if (!post)
+        fail("no memory");
+    post->streamed = true;
+    post->packing = packing;
+    tempi_post_send(boxes[0], 1);
+    tempi_post *come = tempi_post_next(boxes[1], 0);
+    if (!come || tempi_post_claim(come, false) != TEMPI_POST_PACKED)
+        fail("a part has not come");
+    tempi_post_pass(boxes[1], 0);
+    come->unpacking = unpacking;
+    tempi_post_take(boxes[1], 0, come);
+}
+
+/* Prints what two processes learn of packing in thousandths of a second, from messages in two parts
+ * that are packed within 4 of them and unpacked within 3. */
+static int in_parts(const char *folder)
+{
+    enum { TURNS = 60, PART = LONG / 2 };
+    char name[TEMPI_SEGMENT_NAME];
+    tempi_post_box *boxes[2];
+    double learned = 0;
+    void *packed;
+    open_both(folder, name, boxes);
+    for (int turn = 0; turn < TURNS; ++turn) {
+        tempi_post *first = tempi_post_new(boxes[0], 1, LONG, NULL, PART, &packed);
+        if (!first)
+            fail("no memory");
+        learned = 2 * first->patience; /* half of it is packing */
+        const tempi_post like = *first;
+        send_and_take(boxes, first, 1e-3, 2e-3);
+        tempi_post *second = tempi_post_new_part(boxes[0], 1, PART, PART, LONG, &packed);
+        if (!second)
+            fail("no memory");
+        second->timed = like.timed;
+        second->class = like.class;
+        second->way = like.way;
+        send_and_take(boxes, second, 4e-3, 3e-3);
+    }
+    close_both(folder, name, boxes);
+    printf("%.2f\n", learned * 1e3);
     return 0;
 }
 
@@ -220,6 +278,8 @@ int main(int argc, char **argv)
         return class_of(argv);
     if (argc == 6 && strcmp(what, "settle") == 0)
         return settle(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]), atoi(argv[5]));
+    if (argc == 3 && strcmp(what, "parts") == 0)
+        return in_parts(argv[2]);
     if (argc == 5 && strcmp(what, "alike") == 0)
         return alike(argv[2], atoi(argv[3]), strtoull(argv[4], NULL, 10));
     return 2;

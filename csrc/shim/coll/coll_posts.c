@@ -64,14 +64,17 @@ static tempi_post *describe_to(tempi_node_comm *node, int to, int64_t bytes,
 static void keep_tail(tempi_coll_offers *offers, int to, int first, int n, const tempi_post *post)
 {
     if (post->bytes < post->whole)
-        tempi_post_tails_add(&offers->tails,
-                             (tempi_post_tail){.to = to,
-                                               .first = first,
-                                               .n = n,
-                                               .sent = post->bytes,
-                                               .bytes = post->whole,
-                                               .part = post->bytes,
-                                               .nontemporal = post->way == TEMPI_COPY_NONTEMPORAL});
+        tempi_post_tails_add(&offers->tails, (tempi_post_tail){.to = to,
+                                                               .first = first,
+                                                               .n = n,
+                                                               .sent = post->bytes,
+                                                               .bytes = post->whole,
+                                                               .part = post->bytes,
+                                                               .streamed = post->streamed,
+                                                               .timed = post->timed,
+                                                               .class = post->class,
+                                                               .way = post->way,
+                                                               .packing = post->packing});
 }
 
 /* How many of a message's bytes are packed at first; the rest is a tail. */
@@ -94,7 +97,10 @@ static tempi_post *pack_to(tempi_node_comm *node, const tempi_blocks *out, int t
         tempi_offer_describe(out->ops + first, n, tempi_post_access(node->posts, to), &offer);
     tempi_post *post = tempi_post_new(node->posts, to, bytes, offers ? &offer : NULL, part,
                                       &packed);
-    if (!post || post->offers || bytes <= 0)
+    if (!post)
+        return NULL;
+    post->streamed = streamed;
+    if (post->offers || bytes <= 0)
         return post;
     pack_message(out->ops + first, n, post, packed);
     if (part < bytes)

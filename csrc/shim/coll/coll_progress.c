@@ -176,7 +176,7 @@ static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
     a->ended = post->bytes < 0 || a->came >= post->whole;
     r->left -= a->ended;
     if (post->timed)
-        post->unpacking = tempi_clock() - start;
+        post->unpacking = a->unpacking += tempi_clock() - start;
     tempi_post_take(r->node->posts, a->source, post);
 }
 

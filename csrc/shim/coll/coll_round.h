@@ -17,6 +17,7 @@ typedef struct tempi_arrival {
     tempi_post *post;     /* that has come, but is not read yet; or NULL */
     bool claimed;         /* for the device, which reads it */
     bool ended;
+    double unpacking; /* seconds, of what was timed */
 } tempi_arrival;
 
 typedef struct tempi_coll_request {

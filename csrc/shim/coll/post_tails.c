@@ -61,8 +61,16 @@ static bool send_part(tempi_post_tail *tail, tempi_node_comm *node, tempi_post_n
                                            &packed);
     if (!post)
         return false;
-    tempi_post_pack(out->ops + tail->first, tail->n, tail->sent, bytes, tail->nontemporal, packed);
+    const double start = tail->timed ? tempi_clock() : 0;
+    tempi_post_pack(out->ops + tail->first, tail->n, tail->sent, bytes,
+                    tail->way == TEMPI_COPY_NONTEMPORAL, packed);
+    tail->packing += tail->timed ? tempi_clock() - start : 0;
     tail->sent += bytes;
+    post->streamed = tail->streamed;
+    post->timed = tail->timed;
+    post->class = tail->class;
+    post->way = tail->way;
+    post->packing = tail->packing;
     send(node, name, tail->to, post);
     return true;
 }
