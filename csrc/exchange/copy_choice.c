@@ -200,13 +200,18 @@ void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, 
     take_sample(&choice->classes[class].cost[way], *samples, (float)(seconds / (double)bytes));
 }
 
+bool tempi_copy_packs_nontemporal(const tempi_copy_choice *choice, int class)
+{
+    const float *cost = choice->classes[class].cost;
+    return cost[TEMPI_COPY_NONTEMPORAL] > 0 &&
+           cost[TEMPI_COPY_NONTEMPORAL] < cost[TEMPI_COPY_TWICE];
+}
+
 double tempi_copy_packing(const tempi_copy_choice *choice, int class, int64_t bytes)
 {
     const double unknown = 1e-10; /* seconds a byte */
-    const float *cost = choice->classes[class].cost;
-    const double least = cost[TEMPI_COPY_NONTEMPORAL] > 0 &&
-                                 cost[TEMPI_COPY_NONTEMPORAL] < cost[TEMPI_COPY_TWICE]
-                             ? cost[TEMPI_COPY_NONTEMPORAL]
-                             : cost[TEMPI_COPY_TWICE];
+    const double least = choice->classes[class].cost[tempi_copy_packs_nontemporal(choice, class)
+                                                         ? TEMPI_COPY_NONTEMPORAL
+                                                         : TEMPI_COPY_TWICE];
     return (least > 0 ? least / 2 : unknown) * (double)bytes;
 }

@@ -82,6 +82,8 @@ void tempi_copy_tell(tempi_copy_lead *lead, int class, tempi_copy_way way, uint6
  * if the one before went the same way. */
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,
                       int64_t bytes);
+/* How a sender should store such a flow that it must pack: with non-temporal stores? */
+bool tempi_copy_packs_nontemporal(const tempi_copy_choice *choice, int class);
 /* About how long a sender packs such a flow, in seconds. */
 double tempi_copy_packing(const tempi_copy_choice *choice, int class, int64_t bytes);
 

@@ -39,7 +39,8 @@ typedef struct tempi_post {
     int32_t described;           /* bytes of the description for a device; 0: they are packed */
     double patience;             /* seconds after which an offer may be withdrawn */
     double packing;              /* seconds, by the sender: of an offer, for which it waited */
-    double unpacking;            /* by the receiver, before it is taken; both with earlier parts */
+    double unpacking;            /* by the receiver, before it is taken; both with earlier parts,
+                                    of a streamed one with all that it has done meanwhile */
 } tempi_post;
 
 /* ---- by the sender --------------------------------------------------------------------------- */

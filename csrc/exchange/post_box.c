@@ -241,6 +241,11 @@ static uint64_t shapes_bytes(int n)
     return (uint64_t)n * sizeof(tempi_nest_shape);
 }
 
+bool tempi_post_packs_nontemporal(const tempi_post_box *box, int to, const tempi_post *post)
+{
+    return post->class >= 0 && tempi_copy_packs_nontemporal(&box->outboxes[to].choice, post->class);
+}
+
 void tempi_post_give_back(tempi_post_box *box)
 {
     for (int to = 0; to < box->memory.members; ++to)

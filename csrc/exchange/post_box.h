@@ -57,6 +57,9 @@ tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tem
 int64_t tempi_post_part(tempi_post_box *box, int to, int64_t bytes, bool streamed);
 /* Messages up to so many bytes are never divided. */
 int64_t tempi_post_whole_most(void);
+/* Whether what was offered to that process, and is withdrawn, should be packed with non-temporal
+ * stores. */
+bool tempi_post_packs_nontemporal(const tempi_post_box *box, int to, const tempi_post *post);
 /* Whether the messages for that process may have so much more memory. */
 bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes);
 /* How many long messages that process has read: those whose memory was taken back. */

@@ -61,7 +61,8 @@ static tempi_post *describe_to(tempi_node_comm *node, int to, int64_t bytes,
 }
 
 /* Keeps what is not packed yet of a message to that process. */
-static void keep_tail(tempi_coll_offers *offers, int to, int first, int n, const tempi_post *post)
+static void keep_tail(tempi_coll_offers *offers, int to, int first, int n, const tempi_post *post,
+                      bool nontemporal)
 {
     if (post->bytes < post->whole)
         tempi_post_tails_add(&offers->tails, (tempi_post_tail){.to = to,
@@ -70,6 +71,7 @@ static void keep_tail(tempi_coll_offers *offers, int to, int first, int n, const
                                                                .sent = post->bytes,
                                                                .bytes = post->whole,
                                                                .part = post->bytes,
+                                                               .nontemporal = nontemporal,
                                                                .streamed = post->streamed,
                                                                .timed = post->timed,
                                                                .class = post->class,
@@ -104,7 +106,7 @@ static tempi_post *pack_to(tempi_node_comm *node, const tempi_blocks *out, int t
         return post;
     pack_message(out->ops + first, n, post, packed);
     if (part < bytes)
-        keep_tail(offers, to, first, n, post);
+        keep_tail(offers, to, first, n, post, post->way == TEMPI_COPY_NONTEMPORAL);
     return post;
 }
 
@@ -173,16 +175,16 @@ static void withdraw(tempi_node_comm *node, tempi_blocks *out, tempi_coll_offers
     if (offer->described && tempi_post_is_refused(offer->post))
         tempi_offer_was_refused(tempi_post_pause(node->posts, offer->to));
     const int64_t part = first_part(node, offers, offer->to, offer->post->bytes, offer->streamed);
+    const bool nontemporal = tempi_post_packs_nontemporal(node->posts, offer->to, offer->post);
     if (!tempi_post_withdraw(node->posts, offer->to, offer->post, part, &packed))
         return;
     if (tempi_blocks_stage(out, offer->first, offer->n) != MPI_SUCCESS) {
         tempi_post_failed(offer->post);
         return;
     }
-    tempi_post_pack(out->ops + offer->first, offer->n, 0, offer->post->bytes, false, packed);
+    tempi_post_pack(out->ops + offer->first, offer->n, 0, offer->post->bytes, nontemporal, packed);
     offer->post->packing = tempi_clock() - since;
-    offer->post->timed &= offer->post->bytes == offer->post->whole; /* it waited for all of it */
-    keep_tail(offers, offer->to, offer->first, offer->n, offer->post);
+    keep_tail(offers, offer->to, offer->first, offer->n, offer->post, nontemporal);
     tempi_post_withdrawn(offer->post);
 }
 

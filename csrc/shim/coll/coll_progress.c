@@ -151,13 +151,23 @@ static int unpack(const tempi_coll_request *r, const tempi_arrival *a, tempi_pos
     return post->whole > a->bytes ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
 }
 
+/* The sender learns from it: of what is streamed from all that this process has done meanwhile. */
+static void tell_time(tempi_coll_request *r, tempi_arrival *a, tempi_post *post, double seconds)
+{
+    a->unpacking += seconds;
+    r->busy += seconds;
+    if (post->timed)
+        post->unpacking = post->streamed ? r->busy : a->unpacking;
+}
+
 static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
 {
     if (tempi_post_is_described(post)) {
         a->post = post;
         return;
     }
-    const double start = post->timed ? tempi_clock() : 0;
+    const bool timed = post->timed || post->streamed;
+    const double start = timed ? tempi_clock() : 0;
     const tempi_post_kind kind = tempi_post_claim(post, false);
     int rc = MPI_SUCCESS;
     a->post = kind == TEMPI_POST_LATER ? post : NULL;
@@ -175,8 +185,8 @@ static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
     a->came += post->bytes;
     a->ended = post->bytes < 0 || a->came >= post->whole;
     r->left -= a->ended;
-    if (post->timed)
-        post->unpacking = a->unpacking += tempi_clock() - start;
+    if (timed)
+        tell_time(r, a, post, tempi_clock() - start);
     tempi_post_take(r->node->posts, a->source, post);
 }
 

@@ -36,6 +36,7 @@ typedef struct tempi_coll_request {
     tempi_blocks in;
     tempi_arrival *arrivals;
     int narrivals, left;
+    double busy; /* seconds with long own blocks, and those that were streamed to this process */
     tempi_blocks
         out; /* while blocks of it are offered, sent later or kept; else without operations */
     tempi_coll_offers offers; /* that the receivers have not read */

@@ -1,4 +1,5 @@
 #include "shim/coll/coll_start.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/stats.h"
 #include "base/trace.h"
@@ -46,9 +47,13 @@ static void find_arrivals(tempi_coll_request *r)
     r->left = r->narrivals;
 }
 
-static int move_own(const tempi_coll_request *r)
+static int move_own(tempi_coll_request *r)
 {
-    if (tempi_block_move_own(r->node, &r->out, &r->in))
+    const bool timed = r->in.bytes > tempi_post_whole_most();
+    const double start = timed ? tempi_clock() : 0;
+    const bool fits = tempi_block_move_own(r->node, &r->out, &r->in);
+    r->busy = timed ? tempi_clock() - start : 0;
+    if (fits)
         return MPI_SUCCESS;
     tempi_lib.Comm_call_errhandler(r->out.comm, MPI_ERR_TRUNCATE);
     return MPI_ERR_TRUNCATE;

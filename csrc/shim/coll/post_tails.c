@@ -62,8 +62,7 @@ static bool send_part(tempi_post_tail *tail, tempi_node_comm *node, tempi_post_n
     if (!post)
         return false;
     const double start = tail->timed ? tempi_clock() : 0;
-    tempi_post_pack(out->ops + tail->first, tail->n, tail->sent, bytes,
-                    tail->way == TEMPI_COPY_NONTEMPORAL, packed);
+    tempi_post_pack(out->ops + tail->first, tail->n, tail->sent, bytes, tail->nontemporal, packed);
     tail->packing += tail->timed ? tempi_clock() - start : 0;
     tail->sent += bytes;
     post->streamed = tail->streamed;

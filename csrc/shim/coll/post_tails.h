@@ -19,6 +19,7 @@ typedef struct tempi_post_tail {
     int to, first, n;     /* operations */
     int64_t sent, bytes;  /* of all of them */
     int64_t part;         /* bytes of each, but for the last one */
+    bool nontemporal;     /* the stores with which they are packed */
     bool streamed, timed; /* as the first part (exchange/post.h) */
     int8_t class;
     uint8_t way;

@@ -252,9 +252,9 @@ FAULTS = (
         "coll",
         "the tail of a withdrawn offer is that of a later call's blocks",
         "csrc/shim/coll/coll_posts.c",
-        "    keep_tail(offers, offer->to, offer->first, offer->n, offer->post);",
+        "    keep_tail(offers, offer->to, offer->first, offer->n, offer->post, nontemporal);",
         "    keep_tail(offers, offer->to, out->edges->first[offer->to],"
-        " tempi_edges_count(out->edges, offer->to), offer->post);",
+        " tempi_edges_count(out->edges, offer->to), offer->post, nontemporal);",
         ("tests/mpi/test_collective_memory.py",),
     ),
     Fault(
