@@ -131,7 +131,8 @@ def offered() -> Iterator[None]:
     packing.lib.tempi_copy_way_force(-1)
 
 
-def test_an_offer_to_a_late_root_is_withdrawn_in_parts(comm: Any, room: int, offered: None) -> None:
+@pytest.mark.parametrize("form", ["nonblocking", "persistent"])
+def test_an_offer_to_a_late_root_is_withdrawn_in_parts(comm: Any, room: int, offered: None, form: str) -> None:
     """After another call with a root, whose blocks go elsewhere."""
     needs_host_memory()
     own, size = comm.Dup(), comm.size
@@ -140,10 +141,8 @@ def test_an_offer_to_a_late_root_is_withdrawn_in_parts(comm: Any, room: int, off
     out, into = np.zeros((2, extent), np.uint8), np.zeros((2, size, bytes_in), np.uint8)
     for i in range(2):
         oracle.unpack(ROWS, 1, bytes_of(100 * i + own.rank, bytes_in), out[i], 0)
-    requests = [
-        request_of(own, "Gather", [out[i], 1, datatype], into[i] if own.rank == root else None, root)
-        for i, root in enumerate(roots)
-    ]
+    calls = [([out[i], 1, datatype], into[i] if own.rank == root else None, root) for i, root in enumerate(roots)]
+    requests = [request_of(own, "Gather", *call) for call in calls] if form == "persistent" else []
     for _ in range(3):
         into[:] = 0
         own.Barrier()
@@ -151,7 +150,7 @@ def test_an_offer_to_a_late_root_is_withdrawn_in_parts(comm: Any, room: int, off
             time.sleep(0.02)
         for request in requests:
             request.Start()
-        MPI.Request.Waitall(requests)
+        MPI.Request.Waitall(requests or [own.Igather(*call) for call in calls])
         for i, root in enumerate(roots):
             expected = [bytes_of(100 * i + rank, bytes_in) for rank in range(size)]
             assert own.rank != root or np.array_equal(into[i], expected)
