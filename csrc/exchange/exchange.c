@@ -155,6 +155,7 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
                                                   .way = chosen.way,
                                                   .learns = flow->timed,
                                                   .gathers = flow->gathers,
+                                                  .one_way = flow->one_way,
                                                   .other_llc = end->other_llc};
     return true;
 }

@@ -51,6 +51,7 @@ typedef struct tempi_flow {
     const struct tempi_flow *source;
     bool streams; /* outgoing: through the ring in any case */
     bool gathers; /* to a root that only receives, and so has most to do */
+    bool one_way; /* outgoing: the receiver sends less than half as much in return */
     double *busy; /* incoming: seconds that this process has spent with the call; NULL: unknown */
     /* NULL: all blocks are the host's. */
     const tempi_flow_device *device;

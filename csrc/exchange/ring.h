@@ -64,6 +64,7 @@ typedef struct tempi_ring_end {
         tempi_copy_way way;
         bool learns; /* else the receiver tells the latency alone */
         bool gathers;
+        bool one_way;
         bool other_llc;
     } last[TEMPI_RING_TIMED];
 } tempi_ring_end;

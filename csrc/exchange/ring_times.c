@@ -19,6 +19,13 @@ static void learn_latency(tempi_ring_end *end, int32_t latency)
     end->other_llc = tempi_llc_is_other(&end->latencies, end->other_llc);
 }
 
+/* Whether the receiver unpacks the flow's pieces while the sender packs the next, and neither has
+ * much else to do. */
+static bool is_streamed(const struct tempi_timed_flow *flow)
+{
+    return flow->one_way && (flow->way == TEMPI_COPY_TWICE || flow->way == TEMPI_COPY_NONTEMPORAL);
+}
+
 /* The oldest first. */
 void tempi_ring_learn(tempi_ring_end *end, uint64_t call)
 {
@@ -29,7 +36,8 @@ void tempi_ring_learn(tempi_ring_end *end, uint64_t call)
             __atomic_load_n(&end->ring->timed[k].call, __ATOMIC_ACQUIRE) != last->call)
             continue;
         const double own = last->seconds, other = (double)end->ring->timed[k].seconds;
-        const double both = !last->gathers ? own + other : own > other ? own : other;
+        const double longer = own > other ? own : other;
+        const double both = last->gathers || is_streamed(last) ? longer : own + other;
         if (last->learns)
             tempi_copy_learn(choice_of(end, last->gathers, last->other_llc), last->class, last->way,
                              both, last->bytes);

@@ -301,6 +301,30 @@ static void check_localities(void)
     free(end.ring);
 }
 
+/* What is learned of a flow that takes 1 second here and 10 there, in seconds. */
+static float learned_of(tempi_copy_way way, bool one_way)
+{
+    tempi_ring_end end = new_ring();
+    end.choice[0].classes[0].flows = 2;
+    for (uint64_t call = 1; call < 4; ++call) {
+        *tempi_ring_timed(&end, call) = (struct tempi_timed_flow){
+            .call = call, .bytes = 1, .seconds = 1, .way = way, .learns = true, .one_way = one_way};
+        tempi_ring_report(end.ring, call, 10, -1);
+        tempi_ring_learn(&end, call + 1);
+    }
+    const float learned = end.choice[0].classes[0].cost[way];
+    free(end.ring);
+    return learned;
+}
+
+static void check_one_way(void)
+{
+    if (learned_of(TEMPI_COPY_TWICE, false) != 11.0F || learned_of(TEMPI_COPY_TWICE, true) != 10.0F)
+        fail("both sides of a flow through the ring work at the same time");
+    if (learned_of(TEMPI_COPY_PACKED, true) != 11.0F)
+        fail("a receiver that reads packed bytes waits for them");
+}
+
 /* Short flows seldom have a beat, long ones each time. */
 static void check_beats(void)
 {
@@ -342,6 +366,7 @@ static int self(int rounds, uint64_t seed)
     check_brief_is_whole();
     check_brief_in_place();
     check_localities();
+    check_one_way();
     check_beats();
     check_invitation();
     printf("%d nests %d between\n", nests, between);

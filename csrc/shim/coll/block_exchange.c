@@ -58,6 +58,16 @@ bool tempi_block_move_own(tempi_node_comm *node, const tempi_blocks *out, const 
     return tempi_local_copy(from, to, n);
 }
 
+/* Of flows that are not short: whether less than half as much comes from the same process. */
+static void find_one_way(tempi_flow *out, int nout, const tempi_node_comm *node,
+                         const tempi_blocks *in)
+{
+    for (int i = 0; i < nout; ++i)
+        out[i].one_way = out[i].bytes >= TEMPI_COPY_LEAST &&
+                         tempi_blocks_bytes_with(in, (int)(out[i].end - node->to)) <
+                             out[i].bytes / 2;
+}
+
 /* What is received from a process replaces what was sent to it. The flows from the processes are in
  * the reverse order of those to them. */
 static void keep_order(tempi_flow *in, int nin, tempi_flow *out, int nout)
@@ -92,6 +102,7 @@ static int run(tempi_device_blocks *device, const tempi_blocks *out, const tempi
     tempi_flow *from = flows + nout;
     const int nin = flows_of(device, in, from, -1);
     double busy = 0;
+    find_one_way(flows, nout, node, in);
     for (int i = 0; i < nin && in->gathers; ++i)
         from[i].busy = &busy;
     if (is_in_place(out, in))

@@ -357,6 +357,14 @@ int tempi_blocks_describe(tempi_blocks *blocks)
     return blocks->nstaged > 0 && packs(blocks) ? run_staged(blocks, 0) : MPI_SUCCESS;
 }
 
+int64_t tempi_blocks_bytes_with(const tempi_blocks *blocks, int process)
+{
+    int64_t bytes = 0;
+    for (int i = blocks->edges->first[process]; i < blocks->edges->first[process + 1]; ++i)
+        bytes += blocks->ops[i].n;
+    return bytes;
+}
+
 void tempi_blocks_keep(tempi_blocks *blocks)
 {
     blocks->outlives = true;

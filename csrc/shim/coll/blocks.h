@@ -88,6 +88,8 @@ static inline bool tempi_block_is_resident(const tempi_op *op)
 /* Stages those of n blocks from the k-th on that are; packs them if they are sent. The same
  * results. */
 int tempi_blocks_stage(tempi_blocks *blocks, int k, int n);
+/* Of those that were described, for that process, or from it. */
+int64_t tempi_blocks_bytes_with(const tempi_blocks *blocks, int process);
 /* Lets described blocks outlive the call. */
 void tempi_blocks_keep(tempi_blocks *blocks);
 /* Unpacks received bytes from staging buffers; returns the same. */

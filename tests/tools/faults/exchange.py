@@ -260,6 +260,22 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "a flow to a process that sends little costs the sum of both sides",
+        "csrc/exchange/ring_times.c",
+        "last->gathers || is_streamed(last) ? longer",
+        "last->gathers ? longer",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
+        "packed bytes are read while they are packed",
+        "csrc/exchange/ring_times.c",
+        "    return flow->one_way && (flow->way == TEMPI_COPY_TWICE || flow->way == TEMPI_COPY_NONTEMPORAL);",
+        "    return flow->one_way;",
+        ("tests/unit/test_exchange_native.py",),
+    ),
+    Fault(
+        "exchange",
         "short flows that go the best way are all timed",
         "csrc/exchange/copy_choice.c",
         ">= SHORT_SIZES ||",
