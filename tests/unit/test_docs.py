@@ -125,6 +125,7 @@ INSTALLED = {
     ("Zen 3", "Intel MPI"): ("zen3", "intel"),
     ("Zen 4", "MPICH with CMA"): ("zen4", "mpich"),
     ("Zen 4", "without the shipped table of Zen 4"): ("zen4-held-out", "mpich"),
+    ("Zen 4", "MPICH without CMA"): ("zen4-without-cma", "mpich"),
     ("Zen 4", "Open MPI"): ("zen4", "openmpi"),
     ("Granite Rapids", "MPICH with CMA"): ("granite-rapids", "mpich"),
     ("Granite Rapids", "Open MPI"): ("granite-rapids", "openmpi"),

@@ -338,7 +338,7 @@ FAULTS = (
         "processes are not told of an error before theirs were described",
         "csrc/shim/coll/coll_posts.c",
         "const int64_t bytes = sending->failed ? -1 : tempi_blocks_bytes_with(out, to);",
-        "const int64_t bytes = sending->failed && bytes_with(out, to) > 0 ? -1 : tempi_blocks_bytes_with(out, to);",
+        "const int64_t all = tempi_blocks_bytes_with(out, to), bytes = sending->failed && all > 0 ? -1 : all;",
     ),
     Fault(
         "coll",
