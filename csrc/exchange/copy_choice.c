@@ -162,7 +162,6 @@ void tempi_copy_tell(tempi_copy_lead *lead, int class, tempi_copy_way way, uint6
                      __ATOMIC_RELAXED);
 }
 
-/* A follower learns nothing. */
 tempi_chosen_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,
                                    const tempi_copy_lead *leader, uint64_t turn,
                                    tempi_copy_lead *own)
@@ -176,6 +175,23 @@ tempi_chosen_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigne
     if (own)
         tempi_copy_tell(own, class, chosen.way, turn);
     return chosen;
+}
+
+tempi_chosen_way tempi_copy_plan(tempi_copy_choice *choice, int class, unsigned ways,
+                                 tempi_copy_way *next)
+{
+    tempi_chosen_way *planned = &choice->classes[class].planned;
+    bool *plans = &choice->classes[class].plans;
+    const int wanted = forced_of(ways);
+    if (wanted >= 0)
+        return (tempi_chosen_way){*next = (tempi_copy_way)wanted, false};
+    const tempi_chosen_way now = *plans && is_among(ways, planned->way)
+                                     ? *planned
+                                     : measured(choice, class, ways);
+    *planned = measured(choice, class, ways);
+    *plans = true;
+    *next = planned->way;
+    return now;
 }
 
 static void take_sample(float *known, int samples, float cost)

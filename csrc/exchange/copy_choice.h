@@ -42,6 +42,12 @@ enum {
     TEMPI_ACCESS_ATTACH = 4 /* all of it, by XPMEM (xpmem.h) */
 };
 
+/* How a flow goes, and whether it is to be timed, and learned from. */
+typedef struct tempi_chosen_way {
+    tempi_copy_way way;
+    bool timed;
+} tempi_chosen_way;
+
 /* Zero at first. Of one sender for one receiver, while their cores share a cache, or do not. */
 typedef struct tempi_copy_choice {
     struct {
@@ -52,30 +58,31 @@ typedef struct tempi_copy_choice {
         uint32_t flows;
         uint32_t heard; /* the leader's last word, and own flows since it changed */
         uint32_t silent;
+        tempi_chosen_way planned; /* of the next flow */
+        bool plans;
     } classes[TEMPI_COPY_CLASSES];
 } tempi_copy_choice;
 
-/* What a process has chosen last for each class. In shared memory, or as its messages say. Zero at
- * first. */
+/* What a process has chosen for each class: last, in shared memory, or for its next flow, as its
+ * messages say. Zero at first. */
 typedef struct tempi_copy_lead {
     uint32_t chosen[TEMPI_COPY_CLASSES];
 } tempi_copy_lead;
-
-/* How a flow goes, and whether it is to be timed, and learned from. */
-typedef struct tempi_chosen_way {
-    tempi_copy_way way;
-    bool timed;
-} tempi_chosen_way;
 
 /* The class of a flow of `bytes`, of which `offered` are in blocks to offer with so many runs; -1:
  * it is too short. */
 int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs);
 /* The way of a flow of that class, one of `ways` (bit mask), which is told in *own, unless that is
  * NULL. `leader`: what the other process of the pair has chosen; NULL: this one leads. `turn`:
- * another number in each call. A leader that sends no such flows any more is not followed. */
+ * another number in each call. A leader that sends no such flows any more is not followed, and a
+ * follower learns nothing. */
 tempi_chosen_way tempi_copy_choose(tempi_copy_choice *choice, int class, unsigned ways,
                                    const tempi_copy_lead *leader, uint64_t turn,
                                    tempi_copy_lead *own);
+/* The same of a leader whose flows say which way its next one goes, *next: so the two go the same
+ * way also when it changes. */
+tempi_chosen_way tempi_copy_plan(tempi_copy_choice *choice, int class, unsigned ways,
+                                 tempi_copy_way *next);
 /* It has chosen that way in that turn. */
 void tempi_copy_tell(tempi_copy_lead *lead, int class, tempi_copy_way way, uint64_t turn);
 /* Both processes together, or the longer one, took so many seconds for a flow of that class. Counts

@@ -153,7 +153,7 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
                                                   .bytes = flow->bytes,
                                                   .class = class,
                                                   .way = chosen.way,
-                                                  .learns = flow->timed,
+                                                  .learns = chosen.timed,
                                                   .gathers = flow->gathers,
                                                   .one_way = flow->one_way,
                                                   .other_llc = end->other_llc};

@@ -33,7 +33,7 @@ void tempi_post_withdrawn(tempi_post *post)
 void tempi_post_failed(tempi_post *post)
 {
     post->bytes = -1;
-    post->timed = false;
+    post->course.timed = false;
     tempi_post_withdrawn(post);
 }
 

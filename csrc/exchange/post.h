@@ -14,6 +14,14 @@ enum {
     TEMPI_POST_REFUSED    /* the receiver cannot read it: likewise */
 };
 
+/* Of a long message, and of each of its parts. */
+typedef struct tempi_post_course {
+    int8_t class;      /* copy_choice.h; -1: it is not long */
+    uint8_t way, next; /* tempi_copy_way: of the sender, and of its next such message */
+    bool timed;        /* the two times are taken */
+    bool streamed;     /* its parts are unpacked while the next are packed */
+} tempi_post_course;
+
 /* In shared memory. Zero while it is set aside. The receiver of packed bytes reads the first line
  * alone. */
 typedef struct tempi_post {
@@ -25,11 +33,8 @@ typedef struct tempi_post {
     uint64_t data; /* the place of the packed ones, or of the offer */
     uint64_t room; /* bytes set aside for them; 0: they lie behind it */
     bool offers;   /* it did at first */
-    bool timed;    /* a long one: the two times are taken */
     bool watched;  /* a request of the sender still looks at it: its memory is not reused */
-    bool streamed; /* its parts are unpacked while the next are packed */
-    int8_t class;  /* of a long one (copy_choice.h); -1: of another one */
-    uint8_t way;   /* tempi_copy_way, of the sender */
+    tempi_post_course course;
 
     _Alignas(64) uint64_t block; /* the place of what was set aside */
     uint32_t state;              /* TEMPI_POST_SENT, and so on */

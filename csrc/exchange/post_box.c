@@ -159,20 +159,21 @@ static void free_room(tempi_post_box *box, outbox *mine, tempi_post *post)
  * the sum; of what is streamed, the longer one of the two. */
 static double taken_by(const tempi_post *post)
 {
-    return !post->streamed                   ? post->packing + post->unpacking
+    return !post->course.streamed            ? post->packing + post->unpacking
            : post->packing > post->unpacking ? post->packing
                                              : post->unpacking;
 }
 
 static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
 {
-    if (post->room == 0 && !post->timed)
+    if (post->room == 0 && !post->course.timed)
         return;
-    if (post->timed && post->offset + post->bytes == post->whole)
-        tempi_copy_learn(&mine->choice, post->class, post->way, taken_by(post), post->whole);
+    if (post->course.timed && post->offset + post->bytes == post->whole)
+        tempi_copy_learn(&mine->choice, post->course.class, post->course.way, taken_by(post),
+                         post->whole);
     free_room(box, mine, post);
     ++mine->released;
-    post->timed = false;
+    post->course.timed = false;
 }
 
 /* Whether the receiver has read the oldest message, of which the sender has nothing to look at. */
@@ -227,11 +228,14 @@ static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_
         return false;
     if (offer && offer->bytes == post->bytes && class >= TEMPI_COPY_OFFERED)
         ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
-    const tempi_chosen_way chosen = tempi_copy_choose(
-        &mine->choice, class, ways, to < box->memory.own ? &mine->heard : NULL, 0, NULL);
-    post->class = (int8_t)class;
-    post->way = (uint8_t)chosen.way;
-    post->timed = chosen.timed;
+    tempi_copy_way next = TEMPI_COPY_TWICE; /* a follower's is not used */
+    const tempi_chosen_way chosen =
+        to < box->memory.own ? tempi_copy_choose(&mine->choice, class, ways, &mine->heard, 0, NULL)
+                             : tempi_copy_plan(&mine->choice, class, ways, &next);
+    post->course = (tempi_post_course){.class = (int8_t)class,
+                                       .way = (uint8_t)chosen.way,
+                                       .next = (uint8_t)next,
+                                       .timed = chosen.timed};
     post->patience = tempi_copy_packing(&mine->choice, class, post->bytes);
     return chosen.way == TEMPI_COPY_ONCE || chosen.way == TEMPI_COPY_MAPPED;
 }
@@ -243,7 +247,8 @@ static uint64_t shapes_bytes(int n)
 
 bool tempi_post_packs_nontemporal(const tempi_post_box *box, int to, const tempi_post *post)
 {
-    return post->class >= 0 && tempi_copy_packs_nontemporal(&box->outboxes[to].choice, post->class);
+    return post->course.class >= 0 &&
+           tempi_copy_packs_nontemporal(&box->outboxes[to].choice, post->course.class);
 }
 
 void tempi_post_give_back(tempi_post_box *box)
@@ -341,15 +346,14 @@ int64_t tempi_post_part(tempi_post_box *box, int to, int64_t bytes, bool streame
 tempi_post *tempi_post_new_part(tempi_post_box *box, int to, int64_t offset, int64_t bytes,
                                 int64_t whole, void **data)
 {
-    const tempi_post made = {
-        .bytes = bytes, .offset = offset, .whole = whole, .class = -1, .way = TEMPI_COPY_TWICE};
+    const tempi_post made = {.bytes = bytes, .offset = offset, .whole = whole, .course.class = -1};
     return put_down(box, to, &made, (uint64_t)bytes, data);
 }
 
 tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
                            int64_t part, void **data)
 {
-    tempi_post made = {.bytes = bytes, .whole = bytes, .class = -1, .way = TEMPI_COPY_TWICE};
+    tempi_post made = {.bytes = bytes, .whole = bytes, .course.class = -1};
     if (bytes <= SHORT)
         return put_down_with(box, to, &made, bytes > 0 ? (uint64_t)bytes : 0, data);
     if (bytes > most.streamed) /* else when it is sent: to look is to fetch lines of another core */
@@ -372,8 +376,7 @@ tempi_post *tempi_post_new_described(tempi_post_box *box, int to, int64_t bytes,
 {
     const tempi_post made = {.bytes = bytes,
                              .whole = bytes,
-                             .class = -1,
-                             .way = TEMPI_COPY_TWICE,
+                             .course.class = -1,
                              .offers = true,
                              .watched = true,
                              .described = (int32_t)n,
@@ -516,8 +519,9 @@ void tempi_post_take(tempi_post_box *box, int from, tempi_post *post)
 {
     inbox *its = &box->inboxes[from];
     head *mine = head_of(box, from, box->memory.own);
-    if (post->class >= 0)
-        tempi_copy_tell(&box->outboxes[from].heard, post->class, post->way, mine->passed);
+    if (post->course.class >= 0)
+        tempi_copy_tell(&box->outboxes[from].heard, post->course.class, post->course.next,
+                        mine->passed);
     if (--its->open > 0 || post->offers)
         __atomic_store_n(&post->state, TEMPI_POST_TAKEN, __ATOMIC_RELEASE);
     if (its->open == 0)

@@ -190,20 +190,17 @@ static void close_both(const char *folder, const char *name, tempi_post_box *con
     tempi_segment_unlink(folder, name);
 }
 
-/* Of the turns after the first one: in how many the second process sends as the first one last did.
- */
 static int alike(const char *folder, int turns, uint64_t seed)
 {
     char name[TEMPI_SEGMENT_NAME], *memory = calloc(1, LONG);
     tempi_post_box *boxes[2];
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
-    int found = 0, offered = 0, alone = 0, told = 0;
+    int found = 0, offered = 0, alone = 0;
     open_both(folder, name, boxes);
     for (int turn = 0; turn < turns; ++turn) {
         tempi_post *first = send_long(boxes[0], 1, memory),
                    *second = send_long(boxes[1], 0, memory);
-        found += turn > 0 && second->way == told;
-        told = first->way;
+        found += first->course.way == second->course.way;
         offered += first->offers;
         take_long(boxes[1], 0, first, &d);
         take_long(boxes[0], 1, second, &d);
@@ -226,7 +223,7 @@ static void send_and_take(tempi_post_box *const *boxes, tempi_post *post, double
 {
     if (!post)
         fail("no memory");
-    post->streamed = true;
+    post->course.streamed = true;
     post->packing = packing;
     tempi_post_send(boxes[0], 1);
     tempi_post *come = tempi_post_next(boxes[1], 0);
@@ -252,14 +249,12 @@ static int in_parts(const char *folder)
         if (!first)
             fail("no memory");
         learned = 2 * first->patience; /* half of it is packing */
-        const tempi_post like = *first;
+        const tempi_post_course course = first->course;
         send_and_take(boxes, first, 1e-3, 2e-3);
         tempi_post *second = tempi_post_new_part(boxes[0], 1, PART, PART, LONG, &packed);
         if (!second)
             fail("no memory");
-        second->timed = like.timed;
-        second->class = like.class;
-        second->way = like.way;
+        second->course = course;
         send_and_take(boxes, second, 4e-3, 3e-3);
     }
     close_both(folder, name, boxes);

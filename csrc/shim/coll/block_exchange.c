@@ -15,10 +15,9 @@ static tempi_flow flow_of(const tempi_node_comm *node, const tempi_blocks *s, in
                                                             : &node->from[process],
                        .blocks = s->ops + first,
                        .n = tempi_edges_count(s->edges, process),
+                       .bytes = tempi_blocks_bytes_with(s, process),
                        .gathers = s->gathers,
                        .call = node->calls};
-    for (int k = 0; k < flow.n; ++k)
-        flow.bytes += flow.blocks[k].n;
     tempi_device_blocks_join(device, process, &flow);
     return flow;
 }
@@ -58,14 +57,13 @@ bool tempi_block_move_own(tempi_node_comm *node, const tempi_blocks *out, const 
     return tempi_local_copy(from, to, n);
 }
 
-/* Of flows that are not short: whether less than half as much comes from the same process. */
+/* Of flows that are not short. */
 static void find_one_way(tempi_flow *out, int nout, const tempi_node_comm *node,
                          const tempi_blocks *in)
 {
     for (int i = 0; i < nout; ++i)
         out[i].one_way = out[i].bytes >= TEMPI_COPY_LEAST &&
-                         tempi_blocks_bytes_with(in, (int)(out[i].end - node->to)) <
-                             out[i].bytes / 2;
+                         tempi_blocks_are_one_way(in, (int)(out[i].end - node->to), out[i].bytes);
 }
 
 /* What is received from a process replaces what was sent to it. The flows from the processes are in

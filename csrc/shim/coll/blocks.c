@@ -365,6 +365,11 @@ int64_t tempi_blocks_bytes_with(const tempi_blocks *blocks, int process)
     return bytes;
 }
 
+bool tempi_blocks_are_one_way(const tempi_blocks *in, int process, int64_t bytes)
+{
+    return tempi_blocks_bytes_with(in, process) < bytes / 2;
+}
+
 void tempi_blocks_keep(tempi_blocks *blocks)
 {
     blocks->outlives = true;

@@ -90,6 +90,9 @@ static inline bool tempi_block_is_resident(const tempi_op *op)
 int tempi_blocks_stage(tempi_blocks *blocks, int k, int n);
 /* Of those that were described, for that process, or from it. */
 int64_t tempi_blocks_bytes_with(const tempi_blocks *blocks, int process);
+/* Whether less than half as much comes from that process as these bytes to it: it has little to
+ * pack meanwhile. */
+bool tempi_blocks_are_one_way(const tempi_blocks *in, int process, int64_t bytes);
 /* Lets described blocks outlive the call. */
 void tempi_blocks_keep(tempi_blocks *blocks);
 /* Unpacks received bytes from staging buffers; returns the same. */

@@ -10,9 +10,9 @@
 
 static void pack_message(const tempi_op *ops, int n, tempi_post *post, char *packed)
 {
-    const double start = post->timed ? tempi_clock() : 0;
-    tempi_post_pack(ops, n, 0, post->bytes, post->way == TEMPI_COPY_NONTEMPORAL, packed);
-    if (post->timed)
+    const double start = post->course.timed ? tempi_clock() : 0;
+    tempi_post_pack(ops, n, 0, post->bytes, post->course.way == TEMPI_COPY_NONTEMPORAL, packed);
+    if (post->course.timed)
         post->packing = tempi_clock() - start;
 }
 
@@ -21,7 +21,7 @@ static void pack_message(const tempi_op *ops, int n, tempi_post *post, char *pac
  * FFT of 128^3, 8 MiB to each other, 6.0 instead of 5.4 ms; Zen 3). */
 static bool is_streamed(const tempi_coll_sending *sending, int to, int64_t bytes)
 {
-    return bytes > tempi_post_whole_most() && tempi_blocks_bytes_with(sending->in, to) < bytes / 2;
+    return bytes > tempi_post_whole_most() && tempi_blocks_are_one_way(sending->in, to, bytes);
 }
 
 /* False: no memory. */
@@ -63,10 +63,7 @@ static void keep_tail(tempi_coll_offers *offers, int to, int first, int n, const
                                                                .bytes = post->whole,
                                                                .part = post->bytes,
                                                                .nontemporal = nontemporal,
-                                                               .streamed = post->streamed,
-                                                               .timed = post->timed,
-                                                               .class = post->class,
-                                                               .way = post->way,
+                                                               .course = post->course,
                                                                .packing = post->packing});
 }
 
@@ -92,12 +89,12 @@ static tempi_post *pack_to(tempi_node_comm *node, const tempi_blocks *out, int t
                                       &packed);
     if (!post)
         return NULL;
-    post->streamed = streamed;
+    post->course.streamed = streamed;
     if (post->offers || bytes <= 0)
         return post;
     pack_message(out->ops + first, n, post, packed);
     if (part < bytes)
-        keep_tail(offers, to, first, n, post, post->way == TEMPI_COPY_NONTEMPORAL);
+        keep_tail(offers, to, first, n, post, post->course.way == TEMPI_COPY_NONTEMPORAL);
     return post;
 }
 

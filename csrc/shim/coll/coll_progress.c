@@ -156,8 +156,8 @@ static void tell_time(tempi_coll_request *r, tempi_arrival *a, tempi_post *post,
 {
     a->unpacking += seconds;
     r->busy += seconds;
-    if (post->timed)
-        post->unpacking = post->streamed ? r->busy : a->unpacking;
+    if (post->course.timed)
+        post->unpacking = post->course.streamed ? r->busy : a->unpacking;
 }
 
 static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
@@ -166,7 +166,7 @@ static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
         a->post = post;
         return;
     }
-    const bool timed = post->timed || post->streamed;
+    const bool timed = post->course.timed || post->course.streamed;
     const double start = timed ? tempi_clock() : 0;
     const tempi_post_kind kind = tempi_post_claim(post, false);
     int rc = MPI_SUCCESS;

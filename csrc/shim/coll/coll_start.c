@@ -37,10 +37,10 @@ static void find_arrivals(tempi_coll_request *r)
     r->narrivals = 0;
     for (int i = 1; i < size; ++i) {
         const int source = (r->node->rank - i + size) % size;
-        tempi_arrival a = {
-            .source = source, .first = edges->first[source], .n = tempi_edges_count(edges, source)};
-        for (int k = 0; k < a.n; ++k)
-            a.bytes += r->in.ops[a.first + k].n;
+        const tempi_arrival a = {.source = source,
+                                 .first = edges->first[source],
+                                 .n = tempi_edges_count(edges, source),
+                                 .bytes = tempi_blocks_bytes_with(&r->in, source)};
         if (a.bytes > 0)
             r->arrivals[r->narrivals++] = a;
     }

@@ -61,14 +61,11 @@ static bool send_part(tempi_post_tail *tail, tempi_node_comm *node, tempi_post_n
                                            &packed);
     if (!post)
         return false;
-    const double start = tail->timed ? tempi_clock() : 0;
+    const double start = tail->course.timed ? tempi_clock() : 0;
     tempi_post_pack(out->ops + tail->first, tail->n, tail->sent, bytes, tail->nontemporal, packed);
-    tail->packing += tail->timed ? tempi_clock() - start : 0;
+    tail->packing += tail->course.timed ? tempi_clock() - start : 0;
     tail->sent += bytes;
-    post->streamed = tail->streamed;
-    post->timed = tail->timed;
-    post->class = tail->class;
-    post->way = tail->way;
+    post->course = tail->course;
     post->packing = tail->packing;
     send(node, name, tail->to, post);
     return true;

@@ -7,6 +7,7 @@
 #ifndef TEMPI_SHIM_COLL_POST_TAILS_H
 #define TEMPI_SHIM_COLL_POST_TAILS_H
 
+#include "exchange/post.h"
 #include "shim/coll/blocks.h"
 #include "shim/coll/node_comm.h"
 
@@ -16,14 +17,12 @@ typedef struct tempi_post_name {
 } tempi_post_name;
 
 typedef struct tempi_post_tail {
-    int to, first, n;     /* operations */
-    int64_t sent, bytes;  /* of all of them */
-    int64_t part;         /* bytes of each, but for the last one */
-    bool nontemporal;     /* the stores with which they are packed */
-    bool streamed, timed; /* as the first part (exchange/post.h) */
-    int8_t class;
-    uint8_t way;
-    double packing; /* seconds, of what was sent */
+    int to, first, n;    /* operations */
+    int64_t sent, bytes; /* of all of them */
+    int64_t part;        /* bytes of each, but for the last one */
+    bool nontemporal;    /* the stores with which they are packed */
+    tempi_post_course course;
+    double packing; /* seconds, of what was sent, if that is timed */
 } tempi_post_tail;
 
 typedef struct tempi_post_tails {
