@@ -2,6 +2,7 @@
 #include "tempi.h"
 
 #include <math.h>
+#include <string.h>
 
 enum {
     RUN_SHORT = 32, /* bytes; the next classes begin at four times as many */
@@ -12,9 +13,11 @@ enum {
     AGAIN_FIRST = 24, /* more often at first */
     AGAIN_ALL = 2,    /* of so many times one is for ways that are far behind, too */
     FAR = 2,          /* times the best one */
-    SILENT = 4,       /* flows of a follower after which a leader's last choice is old */
-    SHORT_SIZES = 2,  /* classes of flows that take only some times as long as to read the clocks */
-    TIMED = 4,        /* of so many of these that go the best way one is timed */
+    AGAIN_SETTLED = 16 * AGAIN_FIRST, /* flows from which on trials are rare */
+    LASTING = 16,    /* flows: some that others on these cores delay are no change */
+    SILENT = 4,      /* flows of a follower after which a leader's last choice is old */
+    SHORT_SIZES = 2, /* classes of flows that take only some times as long as to read the clocks */
+    TIMED = 4,       /* of so many of these that go the best way one is timed */
     WAY_BITS = 8
 };
 
@@ -23,6 +26,14 @@ enum {
  * with all else there is, of 2 MiB perhaps alone, longer ones in neither. Bytes, at which the next
  * class begins. */
 static const int64_t sizes[TEMPI_COPY_SIZES - 1] = {32 << 10, 128 << 10, 1 << 20, 4 << 20};
+
+/* If the level is so many times what it was, or was so many times what it is, other ways are tried
+ * as often as at first. */
+static const float CHANGED = 1.5F;
+/* Times the best way's cost: of such a one it cannot be told whether it is better. To change the
+ * way takes time: the two processes do so one after the other, and find other lines in their
+ * caches. */
+static const float NEAR = 1.05F;
 
 static int size_class(int64_t bytes)
 {
@@ -44,6 +55,8 @@ int tempi_copy_class(int64_t bytes, int64_t offered, int64_t runs)
     }
     return TEMPI_COPY_SIZES * by_run + size_class(bytes);
 }
+
+typedef struct tempi_copy_known knowledge;
 
 static bool is_among(unsigned ways, tempi_copy_way way)
 {
@@ -76,13 +89,24 @@ static tempi_copy_way best_of(const float *cost, unsigned ways)
     return best;
 }
 
-/* The best way, or now and then another one. */
-static tempi_chosen_way again(const float *cost, unsigned ways, int class, uint32_t flow)
+/* The best one, or the one that was, if it is near. */
+static tempi_copy_way take_best(knowledge *known, unsigned ways)
 {
+    const float *cost = known->cost;
     const tempi_copy_way best = best_of(cost, ways);
-    const uint32_t every = flow < 8 * AGAIN_FIRST    ? AGAIN_FIRST
-                           : flow < 16 * AGAIN_FIRST ? 2 * AGAIN_FIRST
-                                                     : AGAIN,
+    if (!is_among(ways, known->best) || cost[known->best] > NEAR * cost[best])
+        known->best = (uint8_t)best;
+    return known->best;
+}
+
+/* The best way, or now and then another one. */
+static tempi_chosen_way again(knowledge *known, unsigned ways, int class, uint32_t flow)
+{
+    const float *cost = known->cost;
+    const tempi_copy_way best = take_best(known, ways);
+    const uint32_t every = flow < 8 * AGAIN_FIRST ? AGAIN_FIRST
+                           : flow < AGAIN_SETTLED ? 2 * AGAIN_FIRST
+                                                  : AGAIN,
                    times = flow / every;
     const unsigned others = ways & ~(1u << best),
                    rivals = times % AGAIN_ALL == 0 ? others
@@ -111,14 +135,15 @@ static int untried(const float *cost, const uint8_t *samples, unsigned ways)
 
 static tempi_chosen_way measured(tempi_copy_choice *choice, int class, unsigned ways)
 {
-    const float *cost = choice->classes[class].cost;
-    const uint32_t flow = choice->classes[class].flows++;
-    int8_t *trying = &choice->classes[class].trying;
+    knowledge *known = &choice->classes[class];
+    const float *cost = known->cost;
+    const uint32_t flow = known->flows++;
+    int8_t *trying = &known->trying;
     if (flow % TEMPI_COPY_TRIALS == 0)
-        *trying = (int8_t)untried(cost, choice->classes[class].samples, ways);
+        *trying = (int8_t)untried(cost, known->samples, ways);
     return *trying >= 0 && is_among(ways, (tempi_copy_way)*trying)
                ? (tempi_chosen_way){(tempi_copy_way)*trying, true}
-               : again(cost, ways, class, flow);
+               : again(known, ways, class, flow);
 }
 
 /* What the leader chose last, as long as it goes on to send flows of that class. */
@@ -194,26 +219,59 @@ tempi_chosen_way tempi_copy_plan(tempi_copy_choice *choice, int class, unsigned 
     return now;
 }
 
-static void take_sample(float *known, int samples, float cost)
+static float less(float a, float b)
+{
+    return a < b ? a : b;
+}
+
+/* `rare`: of a trial, which has few samples. */
+static void take_sample(float *known, int samples, float cost, bool rare)
 {
     if (samples == 1)
         *known = cost;
     else if (samples <= SAMPLES)
-        *known = cost < *known ? cost : *known;
+        *known = less(cost, *known);
     else /* of more than twice as much a process may have lost its core meanwhile */
-        *known += ((cost < 2 * *known ? cost : 2 * *known) - *known) / 4;
+        *known += (less(cost, 2 * *known) - *known) / (rare ? 2 : 4);
+}
+
+/* A flow took so much by the best way. If that lasts, the flows have changed, or the machine. */
+static void note_level(knowledge *known, float cost)
+{
+    float *level = &known->level, *settled = &known->settled;
+    *level = *level > 0 ? *level + (less(cost, 2 * *level) - *level) / LASTING : cost;
+    if (known->flows < AGAIN_SETTLED)
+        *settled = *level;
+    else if (less(*level, *settled) * CHANGED < *level + *settled - less(*level, *settled))
+        known->flows = 0;
 }
 
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,
                       int64_t bytes)
 {
-    uint8_t *samples = &choice->classes[class].samples[way];
-    const bool warm = choice->classes[class].latest == way && choice->classes[class].flows > 1;
-    choice->classes[class].latest = (uint8_t)way;
+    knowledge *known = &choice->classes[class];
+    uint8_t *samples = &known->samples[way];
+    const float cost = (float)(seconds / (double)bytes);
+    const bool warm = known->latest == way && known->flows > 1, best = known->best == way;
+    known->latest = (uint8_t)way;
     if (!warm)
         return;
     *samples = (uint8_t)(*samples + (*samples <= SAMPLES));
-    take_sample(&choice->classes[class].cost[way], *samples, (float)(seconds / (double)bytes));
+    take_sample(&known->cost[way], *samples, cost, !best);
+    if (best)
+        note_level(known, cost);
+}
+
+void tempi_copy_guess(tempi_copy_choice *choice, int class, const tempi_copy_choice *other)
+{
+    const knowledge *from = &other->classes[class];
+    knowledge *to = &choice->classes[class];
+    if (to->flows > 0 || from->flows == 0)
+        return;
+    memcpy(to->cost, from->cost, sizeof to->cost);
+    memcpy(to->samples, from->samples, sizeof to->samples);
+    to->level = to->settled = from->level;
+    to->best = from->best;
 }
 
 bool tempi_copy_packs_nontemporal(const tempi_copy_choice *choice, int class)

@@ -50,11 +50,13 @@ typedef struct tempi_chosen_way {
 
 /* Zero at first. Of one sender for one receiver, while their cores share a cache, or do not. */
 typedef struct tempi_copy_choice {
-    struct {
+    struct tempi_copy_known {
         float cost[TEMPI_COPY_WAYS];      /* seconds per byte */
+        float level, settled;             /* of recent flows by the best way; the same at last */
         uint8_t samples[TEMPI_COPY_WAYS]; /* or more */
         int8_t trying;                    /* a way; -1: it knows enough of all */
         uint8_t latest;                   /* way of the flows that have ended */
+        uint8_t best;                     /* taken, unless another one is tried */
         uint32_t flows;
         uint32_t heard; /* the leader's last word, and own flows since it changed */
         uint32_t silent;
@@ -85,6 +87,8 @@ tempi_chosen_way tempi_copy_plan(tempi_copy_choice *choice, int class, unsigned 
                                  tempi_copy_way *next);
 /* It has chosen that way in that turn. */
 void tempi_copy_tell(tempi_copy_lead *lead, int class, tempi_copy_way way, uint64_t turn);
+/* What is known of that class in another choice is a first guess, if there is nothing here. */
+void tempi_copy_guess(tempi_copy_choice *choice, int class, const tempi_copy_choice *other);
 /* Both processes together, or the longer one, took so many seconds for a flow of that class. Counts
  * if the one before went the same way. */
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,

@@ -65,6 +65,12 @@ static void spend(tempi_flow *flow, double since)
         *flow->busy += seconds;
 }
 
+/* How long it took here, or all that the process has done meanwhile. */
+static double seconds_of(const tempi_flow *flow)
+{
+    return flow->busy ? *flow->busy : flow->seconds;
+}
+
 /* Packs, or unpacks, the next n bytes of the flow, which may be of several blocks. */
 static void advance(tempi_flow *flow, char *out, const char *in, int64_t n)
 {
@@ -144,9 +150,10 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
     if (may_store(flow, class))
         ways |= 1u << TEMPI_COPY_STORED;
     tempi_ring_learn(end, flow->call);
-    tempi_copy_choice *choice = tempi_ring_choice(end, flow->gathers);
-    const tempi_copy_lead *leader = flow->gathers ? NULL : end->leader;
-    tempi_copy_lead *own = flow->gathers ? NULL : &end->ring->lead;
+    const bool alone = flow->gathers || flow->one_way;
+    tempi_copy_choice *choice = tempi_ring_choice(end, alone, class);
+    const tempi_copy_lead *leader = alone ? NULL : end->leader;
+    tempi_copy_lead *own = alone ? NULL : &end->ring->lead;
     const tempi_chosen_way chosen = tempi_copy_choose(choice, class, ways, leader, flow->call, own);
     flow->timed = chosen.timed || flow->gathers; /* a root adds up what it does for all */
     *timed_flow(flow) = (struct tempi_timed_flow){.call = flow->call,
@@ -387,7 +394,7 @@ static bool push(tempi_flow *flow)
     if (flow->moved < flow->through || flow->waits)
         return any;
     if (flow->timed)
-        timed_flow(flow)->seconds = flow->seconds;
+        timed_flow(flow)->seconds = seconds_of(flow);
     flow->ended = true;
     return true;
 }
@@ -483,9 +490,8 @@ static bool pull(tempi_flow *flow)
         any = true;
     if (flow->moved < flow->through || flow->reads)
         return any;
-    if (flow->timed) /* how long it took here, or all that the process has done meanwhile */
-        tempi_ring_report(flow->end->ring, flow->call, flow->busy ? *flow->busy : flow->seconds,
-                          flow->latency);
+    if (flow->timed)
+        tempi_ring_report(flow->end->ring, flow->call, seconds_of(flow), flow->latency);
     flow->ended = true;
     return true;
 }

@@ -52,7 +52,7 @@ typedef struct tempi_flow {
     bool streams; /* outgoing: through the ring in any case */
     bool gathers; /* to a root that only receives, and so has most to do */
     bool one_way; /* outgoing: the receiver sends less than half as much in return */
-    double *busy; /* incoming: seconds that this process has spent with the call; NULL: unknown */
+    double *busy; /* seconds that this process has spent with the call; NULL: with this flow */
     /* NULL: all blocks are the host's. */
     const tempi_flow_device *device;
     bool resident;     /* some are a device's, until they are staged */

@@ -46,8 +46,8 @@ typedef struct tempi_ring_end {
     uint64_t own;      /* `head` at the sender's end, `tail` at the receiver's */
     uint64_t seen;     /* the other one, when it was last read */
     /* Once for a receiver whose core shares the last-level cache, and once for another one; the
-     * second of flows to a gather's root. */
-    tempi_copy_choice choice[2], gathered[2];
+     * second of flows that are gathered, or go one way. */
+    tempi_copy_choice choice[2], alone[2];
     bool other_llc; /* the receiver's core has another one, by these: */
     tempi_llc_samples latencies;
     int64_t until;     /* flows to the next one (llc_samples.h) */

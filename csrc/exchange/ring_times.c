@@ -1,14 +1,16 @@
 #include "exchange/ring_times.h"
 #include "base/clock.h"
 
-static tempi_copy_choice *choice_of(tempi_ring_end *end, bool gathers, bool other_llc)
+static tempi_copy_choice *choice_of(tempi_ring_end *end, bool alone, bool other_llc)
 {
-    return gathers ? &end->gathered[other_llc] : &end->choice[other_llc];
+    return alone ? &end->alone[other_llc] : &end->choice[other_llc];
 }
 
-tempi_copy_choice *tempi_ring_choice(tempi_ring_end *end, bool gathers)
+tempi_copy_choice *tempi_ring_choice(tempi_ring_end *end, bool alone, int class)
 {
-    return choice_of(end, gathers, end->other_llc);
+    tempi_copy_choice *choice = choice_of(end, alone, end->other_llc);
+    tempi_copy_guess(choice, class, choice_of(end, alone, !end->other_llc));
+    return choice;
 }
 
 static void learn_latency(tempi_ring_end *end, int32_t latency)
@@ -19,11 +21,17 @@ static void learn_latency(tempi_ring_end *end, int32_t latency)
     end->other_llc = tempi_llc_is_other(&end->latencies, end->other_llc);
 }
 
-/* Whether the receiver unpacks the flow's pieces while the sender packs the next, and neither has
- * much else to do. */
-static bool is_streamed(const struct tempi_timed_flow *flow)
+static bool is_alone(const struct tempi_timed_flow *flow)
 {
-    return flow->one_way && (flow->way == TEMPI_COPY_TWICE || flow->way == TEMPI_COPY_NONTEMPORAL);
+    return flow->gathers || flow->one_way;
+}
+
+/* Of a flow that goes alone the two processes do their parts at the same time, if the receiver does
+ * not wait for all of it. */
+static double seconds_of(const struct tempi_timed_flow *flow, double other)
+{
+    const bool together = flow->gathers || (flow->one_way && flow->way != TEMPI_COPY_PACKED);
+    return !together ? flow->seconds + other : flow->seconds > other ? flow->seconds : other;
 }
 
 /* The oldest first. */
@@ -35,12 +43,10 @@ void tempi_ring_learn(tempi_ring_end *end, uint64_t call)
         if (last->call == 0 ||
             __atomic_load_n(&end->ring->timed[k].call, __ATOMIC_ACQUIRE) != last->call)
             continue;
-        const double own = last->seconds, other = (double)end->ring->timed[k].seconds;
-        const double longer = own > other ? own : other;
-        const double both = last->gathers || is_streamed(last) ? longer : own + other;
+        const double seconds = seconds_of(last, (double)end->ring->timed[k].seconds);
         if (last->learns)
-            tempi_copy_learn(choice_of(end, last->gathers, last->other_llc), last->class, last->way,
-                             both, last->bytes);
+            tempi_copy_learn(choice_of(end, is_alone(last), last->other_llc), last->class,
+                             last->way, seconds, last->bytes);
         learn_latency(end, end->ring->timed[k].latency);
         last->call = 0;
     }

@@ -16,8 +16,8 @@ static inline struct tempi_timed_flow *tempi_ring_timed(tempi_ring_end *end, uin
 
 /* Takes over what the receiver has told about flows before that call. */
 void tempi_ring_learn(tempi_ring_end *end, uint64_t call);
-/* Of flows to that receiver, where it is now; `gathers`: to a gather's root. */
-tempi_copy_choice *tempi_ring_choice(tempi_ring_end *end, bool gathers);
+/* Of flows of that class to that receiver, where it is now; `alone`: gathered, or one way. */
+tempi_copy_choice *tempi_ring_choice(tempi_ring_end *end, bool alone, int class);
 /* Whether the receiver is to time the beat of a flow of so many bytes. Then it was written, and the
  * flow's header is to follow at once. */
 bool tempi_ring_beat(tempi_ring_end *end, uint64_t call, int64_t bytes);

@@ -215,10 +215,11 @@ tempi_probe *tempi_segment_probe(const tempi_segment *segment, int member)
     return (tempi_probe *)(void *)segment->memory + member;
 }
 
-tempi_ring_end tempi_segment_end(const tempi_segment *segment, int from, int to)
+void tempi_segment_end(const tempi_segment *segment, int from, int to, tempi_ring_end *end)
 {
     const int64_t index = (int64_t)from * segment->members + to;
     char *at = segment->memory + probes_bytes(segment->members) + index * step_of(segment);
-    return (tempi_ring_end){.ring = (tempi_ring *)(void *)at,
-                            .capacity = (uint64_t)segment->capacity};
+    memset(end, 0, sizeof *end);
+    end->ring = (tempi_ring *)(void *)at;
+    end->capacity = (uint64_t)segment->capacity;
 }

@@ -50,7 +50,7 @@ void tempi_segment_close(tempi_segment *segment);
 
 /* Where each member leaves what the others need to read its memory. */
 tempi_probe *tempi_segment_probe(const tempi_segment *segment, int member);
-/* The sender's or the receiver's end of the ring from one member to another. */
-tempi_ring_end tempi_segment_end(const tempi_segment *segment, int from, int to);
+/* Begins *end, the sender's or the receiver's, of the ring from one member to another. */
+void tempi_segment_end(const tempi_segment *segment, int from, int to, tempi_ring_end *end);
 
 #endif

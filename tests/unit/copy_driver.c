@@ -4,11 +4,19 @@
  *     force FLOWS                    prints, for each way, how many of so many flows go that way if
  *                                    it is forced, and how many of those that cannot
  *     settle ROUNDS SEED FIRST       prints what the trials of simulated ways cost
- *     unsteady FLOWS SEED            prints how many of a thousand flows go a way of steady cost,
- * not one that costs 0.55 or 2.2 times as much, by chance alike FOLDER TURNS OTHERS SEED prints in
- * how many turns both messages of a pair went the same way, and in how many they were offered;
- * then, of as many turns in which the second process alone sends, in how many it offered. Each turn
- * comes after so many without such messages
+ *     unsteady FLOWS SEED CLASS      prints how many of a thousand flows go a way of steady cost,
+ *                                    not one that costs 0.55 or 2.2 times as much, by chance
+ *     others FLOWS SEED CLASS        prints how many of a thousand flows go the best way, after
+ *                                    so many in which all ways took longer and another one was best
+ *     equals FLOWS SEED CLASS        prints how often of a thousand flows the way changes, of two
+ *                                    that cost as much
+ *     guess CLASS                    prints the way of a flow of which nothing is known but in
+ *                                    another choice, before and after that is the first guess
+ *     parts FOLDER                   prints what is learned of messages in two parts
+ *     alike FOLDER TURNS SEED        prints in how many turns both messages of a pair went the same
+ *                                    way, and in how many they were offered; then, of as many turns
+ *                                    in which the second process alone sends, in how many it
+ * offered
  */
 #include "dice.h"
 #include "exchange/post_box.h"
@@ -114,6 +122,67 @@ static int unsteady(int flows, uint64_t seed, int class)
             tempi_copy_learn(&choice, class, way, 1e-4 * factor, BYTES);
     }
     printf("%d\n", (int)(1000LL * steady / flows));
+    return 0;
+}
+
+/* By one of the first n ways; learns of it, and returns it. */
+static tempi_copy_way one_flow(tempi_copy_choice *choice, int class, const double *cost, int n,
+                               dice *d)
+{
+    enum { BYTES = 1 << 20 };
+    const unsigned ways = (1u << n) - 1;
+    const tempi_chosen_way one = tempi_copy_choose(choice, class, ways, NULL, 0, NULL);
+    if (one.timed)
+        tempi_copy_learn(choice, class, one.way, 1e-4 * cost[one.way] * noise(d), BYTES);
+    return one.way;
+}
+
+static int others(int flows, uint64_t seed, int class)
+{
+    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
+    tempi_copy_choice choice = {0};
+    const double before[] = {3.5, 2.8, 4.3, 3.3, 3.1}, after[] = {0.8, 1.1, 2.6, 2.6, 2.5};
+    int best = 0;
+    for (int i = 0; i < flows; ++i)
+        (void)one_flow(&choice, class, before, 5, &d);
+    for (int i = 0; i < flows; ++i)
+        best += one_flow(&choice, class, after, 5, &d) == TEMPI_COPY_TWICE;
+    printf("%d\n", (int)(1000LL * best / flows));
+    return 0;
+}
+
+static int equals(int flows, uint64_t seed, int class)
+{
+    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
+    tempi_copy_choice choice = {0};
+    const double cost[] = {1, 1};
+    int changes = 0;
+    tempi_copy_way last = TEMPI_COPY_TWICE;
+    for (int i = 0; i < flows; ++i) {
+        const tempi_copy_way way = one_flow(&choice, class, cost, 2, &d);
+        changes += way != last;
+        last = way;
+    }
+    printf("%d\n", (int)(1000LL * changes / flows));
+    return 0;
+}
+
+static int guess(int class)
+{
+    dice d = {1};
+    tempi_copy_choice known = {0}, choice = {0};
+    const double cost[] = {2, 1};
+    for (int i = 0; i < 100; ++i)
+        (void)one_flow(&known, class, cost, 2, &d);
+    tempi_copy_choice none = choice;
+    printf("%d ", one_flow(&none, class, cost, 2, &d));
+    tempi_copy_guess(&choice, class, &known);
+    for (int i = 0; i < 6; ++i) /* in the first three it tries another one */
+        printf("%d ", one_flow(&choice, class, cost, 2, &d));
+    for (int i = 0; i < 500; ++i)
+        (void)one_flow(&none, class, (double[]){1, 2}, 2, &d);
+    tempi_copy_guess(&none, class, &known); /* it knows more */
+    printf("%d\n", one_flow(&none, class, (double[]){1, 2}, 2, &d));
     return 0;
 }
 
@@ -269,6 +338,12 @@ int main(int argc, char **argv)
         return force(atoi(argv[2]));
     if (argc == 5 && strcmp(what, "unsteady") == 0)
         return unsteady(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
+    if (argc == 5 && strcmp(what, "others") == 0)
+        return others(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
+    if (argc == 5 && strcmp(what, "equals") == 0)
+        return equals(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
+    if (argc == 3 && strcmp(what, "guess") == 0)
+        return guess(atoi(argv[2]));
     if (argc == 4 && strcmp(what, "class") == 0)
         return class_of(argv);
     if (argc == 6 && strcmp(what, "settle") == 0)

@@ -348,7 +348,7 @@ static void gather(member *m, int round, dice *own)
         cut |= !sends && sides[n].cut;
         ++n;
         if (sends) {
-            prefer(m->to[root].gathered, any_way(own, true));
+            prefer(m->to[root].alone, any_way(own, true));
             note_position(m, flow);
         }
     }
@@ -392,8 +392,8 @@ static void *take_part(void *argument)
 static void connect(member *m, const tempi_segment *segment, int64_t capacity)
 {
     for (int i = 0; i < m->members; ++i) {
-        m->to[i] = tempi_segment_end(segment, m->rank, i);
-        m->from[i] = tempi_segment_end(segment, i, m->rank);
+        tempi_segment_end(segment, m->rank, i, &m->to[i]);
+        tempi_segment_end(segment, i, m->rank, &m->from[i]);
         if (capacity > 0)
             m->to[i].capacity = m->from[i].capacity = (uint64_t)capacity;
         if (i < m->rank)
@@ -430,7 +430,9 @@ static int as_threads(member *members, const tempi_segment *segment, int64_t cap
 /* Waits until the others have made their offers, by a ring's memory that is not used yet. */
 static void meet(const tempi_segment *segment, int members)
 {
-    uint32_t *count = &tempi_segment_end(segment, 0, 0).ring->access;
+    tempi_ring_end end;
+    tempi_segment_end(segment, 0, 0, &end);
+    uint32_t *count = &end.ring->access;
     __atomic_add_fetch(count, 1, __ATOMIC_ACQ_REL);
     while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < (uint32_t)members)
         sched_yield();

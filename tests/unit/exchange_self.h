@@ -286,17 +286,21 @@ static void check_localities(void)
         time_flow(&end, ++call, 10, true);
     time_flow(&end, ++call, 20, false);
     const float near = end.choice[0].classes[0].cost[TEMPI_COPY_TWICE];
-    if (tempi_ring_choice(&end, false) != &end.choice[0] || near != 11.0F)
+    if (tempi_ring_choice(&end, false, 0) != &end.choice[0] || near != 11.0F)
         fail("nearby: it is not known");
     while (call < 20)
         time_flow(&end, ++call, 200, true);
-    if (tempi_ring_choice(&end, false) != &end.choice[1] ||
-        tempi_ring_choice(&end, true) != &end.gathered[1] ||
+    end.choice[0].classes[1].flows = 2;
+    end.choice[0].classes[1].cost[TEMPI_COPY_TWICE] = 5;
+    if (tempi_ring_choice(&end, false, 1) != &end.choice[1] ||
+        tempi_ring_choice(&end, true, 1) != &end.alone[1] ||
         end.choice[1].classes[0].cost[TEMPI_COPY_TWICE] != 201.0F)
         fail("far away: it is not noticed");
+    if (end.choice[1].classes[1].cost[TEMPI_COPY_TWICE] != 5)
+        fail("far away: what is known nearby is no first guess");
     for (; call < 30; ++call) /* too few */
         time_flow(&end, call + 1, call % 5 == 0 ? 10 : -1, true);
-    if (tempi_ring_choice(&end, false) != &end.choice[1])
+    if (tempi_ring_choice(&end, false, 0) != &end.choice[1])
         fail("far away: one late look, and it is nearby");
     free(end.ring);
 }
@@ -305,14 +309,15 @@ static void check_localities(void)
 static float learned_of(tempi_copy_way way, bool one_way)
 {
     tempi_ring_end end = new_ring();
-    end.choice[0].classes[0].flows = 2;
+    tempi_copy_choice *choice = one_way ? end.alone : end.choice;
+    choice->classes[0].flows = 2;
     for (uint64_t call = 1; call < 4; ++call) {
         *tempi_ring_timed(&end, call) = (struct tempi_timed_flow){
             .call = call, .bytes = 1, .seconds = 1, .way = way, .learns = true, .one_way = one_way};
         tempi_ring_report(end.ring, call, 10, -1);
         tempi_ring_learn(&end, call + 1);
     }
-    const float learned = end.choice[0].classes[0].cost[way];
+    const float learned = choice->classes[0].cost[way];
     free(end.ring);
     return learned;
 }
@@ -321,8 +326,32 @@ static void check_one_way(void)
 {
     if (learned_of(TEMPI_COPY_TWICE, false) != 11.0F || learned_of(TEMPI_COPY_TWICE, true) != 10.0F)
         fail("both sides of a flow through the ring work at the same time");
+    if (learned_of(TEMPI_COPY_ONCE, false) != 11.0F || learned_of(TEMPI_COPY_ONCE, true) != 10.0F)
+        fail("a sender does other work while the receiver reads what it offers");
     if (learned_of(TEMPI_COPY_PACKED, true) != 11.0F)
         fail("a receiver that reads packed bytes waits for them");
+}
+
+/* What a sender has done besides counts, as the receiver may wait for it. */
+static void check_busy(void)
+{
+    enum { LONG = 8192 };
+    far_side other = {.to = new_ring(), .from = new_ring()};
+    tempi_ring_end to = other.from;
+    char *memory = calloc(1, LONG);
+    double busy = 5;
+    const tempi_op own = {.mem = memory, .n = LONG};
+    tempi_flow out = {.end = &to, .blocks = &own, .n = 1, .bytes = LONG, .call = 1};
+    out.one_way = true;
+    out.busy = &busy;
+    to.ring->access = TEMPI_ACCESS_READ;
+    tempi_exchange_begin(&out, 1, NULL, 0);
+    if (!tempi_exchange_run(&out, 1, NULL, 0, make_room, &other) ||
+        tempi_ring_timed(&to, 1)->seconds <= 5)
+        fail("a sender has done nothing else");
+    free(memory);
+    free(other.to.ring);
+    free(other.from.ring);
 }
 
 /* Short flows seldom have a beat, long ones each time. */
@@ -367,6 +396,7 @@ static int self(int rounds, uint64_t seed)
     check_brief_in_place();
     check_localities();
     check_one_way();
+    check_busy();
     check_beats();
     check_invitation();
     printf("%d nests %d between\n", nests, between);

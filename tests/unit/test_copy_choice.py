@@ -69,6 +69,22 @@ def test_a_way_that_is_sometimes_fast_does_not_win(driver: Path, seed: int, size
     assert int(output(driver, "unsteady", 5000, seed, size)) > 800
 
 
+@pytest.mark.parametrize("size", [SHORT, LONG])
+def test_another_way_is_found_when_flows_come_that_all_ways_are_faster_with(driver: Path, size: int) -> None:
+    """What was learned of slower flows does not keep the way that is best now from its trials."""
+    assert all(int(output(driver, "others", 1000, seed, size)) > 850 for seed in range(1, 6))
+
+
+@pytest.mark.parametrize(("size", "most"), [(SHORT, 34), (LONG, 40)])
+def test_the_way_changes_for_trials_alone_if_ways_cost_as_much(driver: Path, size: int, most: int) -> None:
+    assert all(10 < int(output(driver, "equals", 3000, seed, size)) < most for seed in range(1, 6))
+
+
+def test_what_is_known_elsewhere_is_a_first_guess(driver: Path) -> None:
+    """The way that is the first without a guess is the slower one, and tried in the first three flows with one."""
+    assert output(driver, "guess", LONG).split() == ["0", *"000111", "0"]
+
+
 def test_both_messages_of_a_pair_go_the_way_that_one_side_chooses(driver: Path, tmp_path: Path) -> None:
     alike, offered, alone = map(int, output(driver, "alike", tmp_path, 300, 5).split())
     assert alike == 300

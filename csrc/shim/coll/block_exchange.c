@@ -57,13 +57,18 @@ bool tempi_block_move_own(tempi_node_comm *node, const tempi_blocks *out, const 
     return tempi_local_copy(from, to, n);
 }
 
-/* Of flows that are not short. */
-static void find_one_way(tempi_flow *out, int nout, const tempi_node_comm *node,
-                         const tempi_blocks *in)
+/* Of flows that are not short. Their process has other work, too, such as own blocks. */
+static bool find_one_way(tempi_flow *out, int nout, const tempi_node_comm *node,
+                         const tempi_blocks *in, double *busy)
 {
-    for (int i = 0; i < nout; ++i)
+    bool any = false;
+    for (int i = 0; i < nout; ++i) {
         out[i].one_way = out[i].bytes >= TEMPI_COPY_LEAST &&
                          tempi_blocks_are_one_way(in, (int)(out[i].end - node->to), out[i].bytes);
+        out[i].busy = out[i].one_way ? busy : NULL;
+        any |= out[i].one_way;
+    }
+    return any;
 }
 
 /* What is received from a process replaces what was sent to it. The flows from the processes are in
@@ -100,7 +105,7 @@ static int run(tempi_device_blocks *device, const tempi_blocks *out, const tempi
     tempi_flow *from = flows + nout;
     const int nin = flows_of(device, in, from, -1);
     double busy = 0;
-    find_one_way(flows, nout, node, in);
+    const bool clocked = find_one_way(flows, nout, node, in, &busy) || in->gathers;
     for (int i = 0; i < nin && in->gathers; ++i)
         from[i].busy = &busy;
     if (is_in_place(out, in))
@@ -108,9 +113,9 @@ static int run(tempi_device_blocks *device, const tempi_blocks *out, const tempi
     tempi_exchange_begin(flows, nout, from, nin);
     const int rc = act(meanwhile);
     MPI_Request waiting = MPI_REQUEST_NULL;
-    const double start = in->gathers ? tempi_clock() : 0;
+    const double start = clocked ? tempi_clock() : 0;
     const bool own = device->result != MPI_SUCCESS || tempi_block_move_own(node, out, in);
-    busy = in->gathers ? tempi_clock() - start : 0;
+    busy += clocked ? tempi_clock() - start : 0;
     const bool good = tempi_exchange_run(flows, nout, from, nin, tempi_waiting_idle, &waiting) &&
                       own;
     tempi_waiting_end(&waiting);

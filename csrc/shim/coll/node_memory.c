@@ -204,8 +204,8 @@ static bool take_ends(tempi_node_comm *node)
 static void connect(tempi_node_comm *node)
 {
     for (int i = 0; i < node->size; ++i) {
-        node->to[i] = tempi_segment_end(&node->segment, node->rank, i);
-        node->from[i] = tempi_segment_end(&node->segment, i, node->rank);
+        tempi_segment_end(&node->segment, node->rank, i, &node->to[i]);
+        tempi_segment_end(&node->segment, i, node->rank, &node->from[i]);
         if (i < node->rank)
             node->to[i].leader = &node->from[i].ring->lead;
         if (i != node->rank)
