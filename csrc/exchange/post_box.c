@@ -1,5 +1,6 @@
 #include "exchange/post_box.h"
 #include "base/copy_bytes.h"
+#include "base/prefetch.h"
 #include "exchange/post_memory.h"
 #include "exchange/single_copy.h"
 #include "tempi.h"
@@ -447,17 +448,6 @@ static uint64_t next_word(tempi_post_box *box, int from)
     return last ? __atomic_load_n(&last->next, __ATOMIC_ACQUIRE) : 0;
 }
 
-/* The line that the receiver claims. (The compiler's own needs a flag of newer processors; older
- * ones ignore the instruction.) */
-static void fetch_to_write(const void *line)
-{
-#ifdef __x86_64__
-    __asm__ volatile("prefetchw %0" ::"m"(*(const char *)line));
-#else
-    __builtin_prefetch(line, 1);
-#endif
-}
-
 tempi_post *tempi_post_next(tempi_post_box *box, int from)
 {
     const uint64_t word = next_word(box, from);
@@ -465,7 +455,7 @@ tempi_post *tempi_post_next(tempi_post_box *box, int from)
         return NULL;
     tempi_post *post = tempi_post_place(&box->memory, from, word & ~SIGNAL, 0);
     if (post && (word & CLAIM))
-        fetch_to_write(&post->block);
+        tempi_prefetch_to_write(&post->block); /* the line that the receiver claims */
     for (uint64_t i = 0; post && i < (word & LINES); ++i)
         __builtin_prefetch((const char *)(post + 1) + 64 * i);
     return post;

@@ -195,7 +195,7 @@ def taken() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.mark.parametrize("candidate", range(8))
-@pytest.mark.parametrize("run", [8, 32, 64, 256, 2048])
+@pytest.mark.parametrize("run", [8, 32, 64, 100, 256, 1000, 2048])
 def test_every_candidate_moves_the_same_bytes(taken: Callable[[int], None], run: int, candidate: int) -> None:
     taken(candidate)
     for stride in (run + 130, 512, 4096):

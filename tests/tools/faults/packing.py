@@ -225,6 +225,14 @@ FAULTS = (
     ),
     Fault(
         "pack",
+        "a run that is copied line by line ends with its last whole line",
+        "csrc/pack/claims.inc",
+        "        *(vec64 *)(dst + run - 64) = *(const vec64 *)(src + run - 64);",
+        "        *(vec64 *)(dst + k - 64) = *(const vec64 *)(src + k - 64);",
+        ("tests/unit/test_pack_kernels.py",),
+    ),
+    Fault(
+        "pack",
         "large transposes have no kernel that asks ahead",
         "csrc/pack/kernels.inc",
         "    if (tile && large)",
