@@ -140,7 +140,7 @@ CALIBRATED = {
 }
 #: Ends of the folders of the columns of another table, and the machines of its rows.
 OTHER_FORMS = ("-nonblocking", "-persistent")
-FORMS_ON = {"zen3": "Zen 3", "zen4": "Zen 4"}
+FORMS_ON = {"zen3": "Zen 3", "zen4": "Zen 4", "granite-rapids": "Granite Rapids"}
 #: The columns whose slowest shape is in parentheses.
 SUITES = ("pack", "pingpong", "collectives")
 MACHINES = ("Zen 3", "Zen 4", "Granite Rapids", "Sapphire Rapids", "Zen 5")
@@ -196,7 +196,7 @@ def test_the_slowest_shape_of_each_data_file_is_in_its_cell() -> None:
     forms = page.partition("**Other forms**")[2]
     for path in [path for path in left if path.parent.name.endswith(OTHER_FORMS)]:
         left.remove(path)
-        folder, _, form = path.parent.name.partition("-")
+        folder, _, form = path.parent.name.rpartition("-")
         library = "MPICH" if path.stem.endswith("-mpich") else "Open MPI"
         head = f"| {FORMS_ON[folder]}, {library}"
         cells = next(line for line in forms.splitlines() if line.startswith(head)).split("|")
