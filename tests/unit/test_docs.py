@@ -128,6 +128,7 @@ INSTALLED = {
     ("Zen 4", "MPICH without CMA"): ("zen4-without-cma", "mpich"),
     ("Zen 4", "Open MPI"): ("zen4", "openmpi"),
     ("Granite Rapids", "MPICH with CMA"): ("granite-rapids", "mpich"),
+    ("Granite Rapids", "MPICH without CMA"): ("granite-rapids-without-cma", "mpich"),
     ("Granite Rapids", "Open MPI"): ("granite-rapids", "openmpi"),
     ("Zen 5", "MPICH"): ("zen5", "mpich"),
     ("Zen 5", "Open MPI"): ("zen5", "openmpi"),
