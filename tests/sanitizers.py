@@ -14,7 +14,8 @@ THREADS = "-fsanitize=thread"
 CSRC = Path(__file__).resolve().parents[1] / "csrc"
 #: The engine's base without the calls of other parts, for programs that link a part of it.
 BASE = [
-    CSRC / "base" / f"{name}.c" for name in ("config", "copy_bytes", "method", "thread_cache", "log", "stats", "thread")
+    CSRC / "base" / f"{name}.c"
+    for name in ("config", "copy_bytes", "method", "thread_cache", "log", "stats", "text", "thread")
 ]
 
 

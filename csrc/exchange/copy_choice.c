@@ -242,7 +242,7 @@ static void note_level(knowledge *known, float cost)
     *level = *level > 0 ? *level + (less(cost, 2 * *level) - *level) / LASTING : cost;
     if (known->flows < AGAIN_SETTLED)
         *settled = *level;
-    else if (less(*level, *settled) * CHANGED < *level + *settled - less(*level, *settled))
+    else if (*level > CHANGED * *settled || *settled > CHANGED * *level)
         known->flows = 0;
 }
 

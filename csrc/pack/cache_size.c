@@ -1,14 +1,17 @@
 /* cache_size.c: how much of the last-level cache this machine may have, read once. */
+#include "base/text.h"
 #include "pack/nest.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 enum {
     USUAL_BYTES = 32 << 20,
-    /* No processor has more for each core. A virtual machine of few cores is told the size of a
-     * cache that it shares with many others. */
+    /* For each processor of a virtual machine. One of few is told the size of a cache that it
+     * shares with many others; most processors have 1 to 5 MiB for each core. */
     CORE_BYTES = 16 << 20
 };
 
@@ -17,33 +20,35 @@ enum {
 /* Its size by the kernel; the C library's is wrong in virtual machines. 0: unknown. */
 static int64_t cache_read(void)
 {
-    FILE *file = fopen(CACHE "size", "re");
-    if (!file)
-        return 0;
-    long kib = 0;
-    const int found = fscanf(file, "%ldK", &kib);
-    fclose(file);
-    return found == 1 ? (int64_t)kib * 1024 : 0;
+    char text[32];
+    return tempi_text_read(CACHE "size", text, sizeof text) ? atoll(text) * 1024 : 0;
+}
+
+static bool is_virtual(void)
+{
+#if defined(__x86_64__)
+    const unsigned hypervisor = 1U << 31;
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & hypervisor) != 0;
+#else
+    return false; /* unknown */
+#endif
 }
 
 /* Processors that share it, by the bits of the kernel's mask, in hexadecimal; 0: unknown. */
 static int64_t cache_sharers(void)
 {
-    FILE *file = fopen(CACHE "shared_cpu_map", "re");
+    char text[4096] = "";
     int64_t sharers = 0;
-    if (!file)
-        return 0;
-    for (int digit; (digit = fgetc(file)) != EOF;) {
-        const char text[] = {(char)digit, 0};
-        sharers += __builtin_popcountl(strtoul(text, NULL, 16));
-    }
-    fclose(file);
+    (void)tempi_text_read(CACHE "shared_cpu_map", text, sizeof text);
+    for (char *at = text; *at; at += *at != 0)
+        sharers += __builtin_popcountl(strtoul(at, &at, 16));
     return sharers;
 }
 
 static int64_t cache_share(void)
 {
-    const int64_t bytes = cache_read(), most = cache_sharers() * CORE_BYTES;
+    const int64_t bytes = cache_read(), most = is_virtual() ? cache_sharers() * CORE_BYTES : 0;
     return most > 0 && most < bytes ? most : bytes;
 }
 

@@ -93,7 +93,7 @@ void tempi_unpack_nontemporal(const tempi_layout *layout, int64_t count, const v
  * the form of one nest of runs each, or packing is faster. */
 bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontemporal);
 
-/* Bytes of the last-level cache, or what a virtual machine may have of it. */
+/* Bytes of the last-level cache, or those that a virtual machine may expect of it. */
 int64_t tempi_cache_bytes(void);
 
 /* Sets the back end for operations that are not the host's; without one they return
