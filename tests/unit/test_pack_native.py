@@ -30,6 +30,7 @@ def build(compiler: str, folder: Path, kernels: Sequence[Path], *flags: str) -> 
             "base/thread_cache.c",
             "base/log.c",
             "base/stats.c",
+            "base/text.c",
             "base/thread.c",
             "datatype/box.c",
             "datatype/offset_table.c",
