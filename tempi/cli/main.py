@@ -58,13 +58,13 @@ class _Commands(click.Group):
         result = None
         try:
             result = self._invoke(ctx)
-        except KeyboardInterrupt:
-            if not _interrupt.pressed:
-                raise
         except click.ClickException as error:
             if not _interrupt.pressed:
                 raise
             error.show()
+        except (Exception, KeyboardInterrupt):  # Python before 3.12 wraps the one of a `__set_name__` in a RuntimeError
+            if not _interrupt.pressed:
+                raise
         if _interrupt.pressed:
             _interrupt.end()
         return result

@@ -328,17 +328,22 @@ def test_calibrate_reports_the_confidence_of_the_choices_and_an_advice(calibrate
 # The import of a module interrupts the process, as a Ctrl-C in that moment does; "site" is within Python's own start.
 INTERRUPTS = """
 import os, sys
+class Named:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), 2)
 class Interrupts:
     def find_spec(self, name, path=None, target=None):
         if name == os.environ.get("INTERRUPTED_AT"):
             os.kill(os.getpid(), 2)
+        if name + ", __set_name__" == os.environ.get("INTERRUPTED_AT"):
+            type("Owner", (), {"name": Named()})
 sys.meta_path.insert(0, Interrupts())
 if os.environ.get("INTERRUPTED_AT") == "site":
     os.kill(os.getpid(), 2)
 """
 MOMENTS = (
     "site", "enum", "tempi._tempi_cffi", "tempi._engine", "click", "tempi.cli.main", "tempi.cli.calibrate", "numpy",
-    "rich.progress", "tempi.calibration.calibrate", "mpi4py",
+    "numpy, __set_name__", "rich.progress", "tempi.calibration.calibrate", "mpi4py",
 )  # fmt: skip
 
 
