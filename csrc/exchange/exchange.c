@@ -123,12 +123,11 @@ static bool may_store(tempi_flow *flow, int class)
 {
     tempi_ring_end *end = flow->end;
     const uint64_t bit = UINT64_C(1) << class;
-    tempi_nest_shape shape;
-    flow->asked = flow->n != 1 || end->unstorable || !tempi_invitation_suits(flow->blocks, &shape);
+    flow->asked = flow->n != 1 || end->unstorable || !tempi_invitation_suits(flow->blocks);
     if (flow->asked)
         return false;
     if (tempi_invitation_is_there(&end->ring->invitation, flow->call)) {
-        const bool fits = tempi_invitation_fits(&end->ring->invitation, flow->call, &shape);
+        const bool fits = tempi_invitation_fits(&end->ring->invitation, flow->call, flow->blocks);
         end->storable = fits ? end->storable | bit : end->storable & ~bit;
         flow->asked = true;
     }

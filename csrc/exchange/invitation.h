@@ -1,8 +1,8 @@
 /* Blocks that the sender stores: the receiver tells in shared memory where they are to lie, and the
- * sender writes its own there through the kernel, from layout to layout. So the bytes are copied
- * once, by the sender: runs may be short on its side, as only the receiver's runs cost the kernel a
- * look-up of their pages. And the root of a gather, which would have to unpack all blocks, does
- * nothing for them, and many senders work at the same time. */
+ * sender writes its own there through the kernel. So the bytes pass through no memory that both
+ * processes share, and the sender's layout may be any one (far_copy.h), as only the receiver's runs
+ * cost the kernel a look-up of their pages. And the root of a gather, which would have to unpack
+ * all blocks, does nothing for them, and many senders work at the same time. */
 #ifndef TEMPI_EXCHANGE_INVITATION_H
 #define TEMPI_EXCHANGE_INVITATION_H
 
@@ -10,8 +10,7 @@
 #include "exchange/single_copy.h"
 
 enum {
-    TEMPI_INVITED_LEAST = 128 << 10, /* bytes; a shorter block does not wait for the receiver */
-    TEMPI_INVITED_RUN_LEAST = 128    /* bytes of the sender's runs: a part of one page each */
+    TEMPI_INVITED_LEAST = 128 << 10 /* bytes; a shorter block does not wait for the receiver */
 };
 
 /* Zero at first. Only the receiver writes it. */
@@ -26,13 +25,10 @@ typedef struct tempi_invitation {
 void tempi_invite(tempi_invitation *own, uint64_t call, const tempi_op *blocks, int64_t n);
 /* The receiver has come to that call. */
 bool tempi_invitation_is_there(const tempi_invitation *of, uint64_t call);
-/* Whether a receiver may be asked to let this block be stored: it is long, of runs that are not too
- * short. */
-bool tempi_invitation_suits(const tempi_op *block, tempi_nest_shape *shape);
-/* Whether such a block of that shape may be stored as invited in that call, to which the receiver
- * has come. */
-bool tempi_invitation_fits(const tempi_invitation *of, uint64_t call,
-                           const tempi_nest_shape *shape);
+/* Whether a receiver may be asked to let this block be stored: it is long. */
+bool tempi_invitation_suits(const tempi_op *block);
+/* Whether such a block may be stored as invited in that call, to which the receiver has come. */
+bool tempi_invitation_fits(const tempi_invitation *of, uint64_t call, const tempi_op *block);
 /* Stores it. False: not all of it could be stored; some bytes may have been, of the receiver's
  * blocks only. */
 bool tempi_invitation_follow(const tempi_invitation *of, const tempi_op *block);

@@ -1,11 +1,9 @@
 #include "exchange/offer.h"
 #include "base/stats.h"
-#include "exchange/block_bytes.h"
 #include "exchange/copy_choice.h"
+#include "exchange/far_copy.h"
 #include "exchange/local_copy.h"
 #include "exchange/mapping.h"
-#include "exchange/piece_buffer.h"
-#include "exchange/single_copy.h"
 #include "exchange/xpmem.h"
 
 static bool is_mapped(tempi_nest_shape *shape, unsigned access)
@@ -51,25 +49,6 @@ void tempi_offer_describe(const tempi_op *blocks, int64_t n, unsigned access, te
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static bool read_in_pieces(pid_t process, tempi_nest_walk *from, const tempi_op *block)
-{
-    tempi_piece_buffer piece;
-    bool done = true;
-    tempi_piece_open(&piece, block->n < TEMPI_PIECE_MOST ? block->n : TEMPI_PIECE_MOST);
-    for (int64_t at = 0, part; at < block->n && done; at += part) {
-        part = block->n - at < piece.size ? block->n - at : piece.size;
-        const tempi_nest_shape shape = {
-            .first = (uint64_t)(uintptr_t)piece.bytes, .run = part, .runs = 1};
-        tempi_nest_walk to;
-        tempi_nest_begin(&to, &shape);
-        done = tempi_single_copy_read(process, from, &to, part);
-        if (done)
-            tempi_block_unpack(block, at, part, piece.bytes);
-    }
-    tempi_piece_close(&piece);
-    return done;
-}
-
 static bool read_mapped(const tempi_nest_shape *shape, const tempi_op *block)
 {
     int pin;
@@ -86,17 +65,6 @@ static bool read_mapped(const tempi_nest_shape *shape, const tempi_op *block)
     return true;
 }
 
-/* Directly where the runs are long; the kernel takes too long for short ones. */
-static bool read_block(pid_t process, tempi_nest_walk *from, const tempi_op *block)
-{
-    tempi_nest_shape own;
-    tempi_nest_walk to;
-    if (!tempi_nest_describe(block, &own) || (own.run < TEMPI_COPY_RUN_LEAST && own.run < block->n))
-        return read_in_pieces(process, from, block);
-    tempi_nest_begin(&to, &own);
-    return tempi_single_copy_read(process, from, &to, block->n);
-}
-
 tempi_offer_result tempi_offer_read(pid_t process, unsigned access, const tempi_nest_shape *shapes,
                                     int nshapes, const tempi_op *blocks, int64_t n)
 {
@@ -110,7 +78,7 @@ tempi_offer_result tempi_offer_read(pid_t process, unsigned access, const tempi_
         const bool mapped = shape->memory.mark != 0;
         if (mapped && read_mapped(shape, &blocks[shape->block]))
             continue;
-        if (!(access & TEMPI_ACCESS_READ) || !read_block(process, &from, &blocks[shape->block]))
+        if (!(access & TEMPI_ACCESS_READ) || !tempi_far_read(process, &from, &blocks[shape->block]))
             return mapped ? TEMPI_OFFER_UNMAPPABLE : TEMPI_OFFER_UNREADABLE;
         result = mapped ? TEMPI_OFFER_NOT_MAPPED : result;
     }
@@ -136,7 +104,7 @@ tempi_offer_result tempi_offer_read_packed(pid_t process, uint64_t address, int6
         return TEMPI_OFFER_UNLIKE;
     tempi_nest_begin(&from, &packed);
     for (int64_t i = 0; i < n; ++i)
-        if (blocks[i].n > 0 && !read_block(process, &from, &blocks[i]))
+        if (blocks[i].n > 0 && !tempi_far_read(process, &from, &blocks[i]))
             return TEMPI_OFFER_UNREADABLE;
     return TEMPI_OFFER_WAS_READ;
 }

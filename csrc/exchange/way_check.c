@@ -11,7 +11,7 @@ static bool suits_as_sent(int way, const tempi_op *block)
     case TEMPI_COPY_ONCE:
         tempi_offer_describe(block, 1, TEMPI_ACCESS_READ, &offer);
         return offer.n == 1;
-    case TEMPI_COPY_STORED: return tempi_invitation_suits(block, &shape);
+    case TEMPI_COPY_STORED: return tempi_invitation_suits(block);
     case TEMPI_COPY_MAPPED: return tempi_offer_could_map(block, &shape);
     default: return true;
     }
@@ -37,11 +37,6 @@ static int64_t least_block(int way)
     }
 }
 
-static int64_t least_run(int way, bool sent)
-{
-    return way == TEMPI_COPY_STORED && sent ? TEMPI_INVITED_RUN_LEAST : TEMPI_COPY_RUN_LEAST;
-}
-
 tempi_way_limit tempi_copy_way_check(int way, int direction, const tempi_layout *layout,
                                      int64_t count, int64_t *least)
 {
@@ -53,6 +48,6 @@ tempi_way_limit tempi_copy_way_check(int way, int direction, const tempi_layout 
         return TEMPI_WAY_BLOCK_SHORT;
     if (sent ? suits_as_sent(way, &block) : suits_as_received(way, &block))
         return TEMPI_WAY_POSSIBLE;
-    *least = least_run(way, sent);
+    *least = TEMPI_COPY_RUN_LEAST;
     return tempi_nest_describe(&block, &shape) ? TEMPI_WAY_RUNS_SHORT : TEMPI_WAY_IRREGULAR;
 }

@@ -3,6 +3,7 @@
 #define TEMPI_TEST_EXCHANGE_SELF_H
 
 #include "exchange/exchange.h"
+#include "exchange/far_copy.h"
 #include "exchange/invitation.h"
 #include "exchange/local_copy.h"
 #include "exchange/ring_times.h"
@@ -59,11 +60,31 @@ static void copy_large(const block *from, block *to)
     free(before);
 }
 
-/* Returns whether it went from layout to layout. */
-static bool check_copy(const block *from, block *to, int64_t way)
+enum { COPY_WAYS = 6 };
+
+/* By the kernel, as another process would; false: the layouts have no such way. */
+static bool copy_far(const block *from, const block *to, int64_t way)
 {
     tempi_nest_shape source, target;
     tempi_nest_walk reads, stores;
+    const bool reading = way != 5 && tempi_nest_describe(&from->op, &source),
+               storing = way != 4 && tempi_nest_describe(&to->op, &target);
+    if (reading)
+        tempi_nest_begin(&reads, &source);
+    if (storing)
+        tempi_nest_begin(&stores, &target);
+    if ((way != 5 && !reading) || (way != 4 && !storing))
+        return false;
+    if (!(way == 3   ? tempi_single_copy_read(getpid(), &reads, &stores, from->op.n)
+          : way == 4 ? tempi_far_read(getpid(), &reads, &to->op)
+                     : tempi_far_write(getpid(), &stores, &from->op)))
+        fail("cannot reach this process");
+    return true;
+}
+
+/* Returns whether it went from layout to layout. */
+static bool check_copy(const block *from, block *to, int64_t way)
+{
     char *packed = packed_of(from);
     store(to, to->expected, packed, from->op.n);
     free(packed);
@@ -74,14 +95,8 @@ static bool check_copy(const block *from, block *to, int64_t way)
     else if (way == 2) {
         if (!tempi_copy_between(&from->op, &to->op, to->bytes % 2))
             return false;
-    } else if (!tempi_nest_describe(&from->op, &source) || !tempi_nest_describe(&to->op, &target))
+    } else if (!copy_far(from, to, way))
         return false;
-    else {
-        tempi_nest_begin(&reads, &source);
-        tempi_nest_begin(&stores, &target);
-        if (!tempi_single_copy_read(getpid(), &reads, &stores, from->op.n))
-            fail("cannot read this process");
-    }
     if (memcmp(to->memory, to->expected, (size_t)to->bytes) != 0)
         fail("wrong bytes within the process");
     return way == 2;
@@ -384,7 +399,7 @@ static int self(int rounds, uint64_t seed)
         store(&from, from.memory, packed, n);
         free(packed);
         nests += walks(&from, &d);
-        between += check_copy(&from, &to, draw(&d, 0, 3));
+        between += check_copy(&from, &to, draw(&d, 0, COPY_WAYS - 1));
         block_free(&from);
         block_free(&to);
         if (round % 16 == 0)

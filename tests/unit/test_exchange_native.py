@@ -83,7 +83,7 @@ def test_both_flows_of_a_pair_go_the_way_that_one_side_chooses(driver: Path, tmp
 
 
 def test_blocks_are_walked_read_and_moved_within_a_process(driver: Path) -> None:
-    nests, between = map(int, re.findall(r"\d+", output(driver, "self", 4000, 7)))
+    nests, between = map(int, re.findall(r"\d+", output(driver, "self", 6000, 7)))
     assert nests > 2000
     assert between > 300
 
