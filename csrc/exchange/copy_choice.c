@@ -232,7 +232,7 @@ static void take_sample(float *known, int samples, float cost, bool rare)
     else if (samples <= SAMPLES)
         *known = less(cost, *known);
     else /* of more than twice as much a process may have lost its core meanwhile */
-        *known += (less(cost, 2 * *known) - *known) / (rare ? 2 : 4);
+        *known += (less(cost, 2 * *known) - *known) / (rare ? 2 : 6);
 }
 
 /* A flow took so much by the best way. If that lasts, the flows have changed, or the machine. */

@@ -1,5 +1,13 @@
 #include "exchange/post.h"
 
+/* False: it was another one, *before. */
+static bool change(tempi_post *post, uint32_t from, uint32_t to, uint32_t *before)
+{
+    *before = from;
+    return __atomic_compare_exchange_n(&post->state, before, to, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
+}
+
 /* ---- by the sender --------------------------------------------------------------------------- */
 
 /* Not offered, or not any more. */
@@ -37,12 +45,27 @@ void tempi_post_failed(tempi_post *post)
     tempi_post_withdrawn(post);
 }
 
+bool tempi_post_begin_store(tempi_post *post)
+{
+    uint32_t before;
+    return __atomic_load_n(&post->state, __ATOMIC_RELAXED) == TEMPI_POST_INVITED &&
+           change(post, TEMPI_POST_INVITED, TEMPI_POST_STORING, &before);
+}
+
+void tempi_post_end_store(tempi_post *post, bool stored)
+{
+    if (stored)
+        post->nshapes = 0;
+    __atomic_store_n(&post->state, stored ? TEMPI_POST_STORED : TEMPI_POST_REFUSED,
+                     __ATOMIC_RELEASE);
+}
+
 bool tempi_post_take_back(tempi_post *post, uint32_t *before)
 {
-    *before = TEMPI_POST_SENT;
-    return __atomic_compare_exchange_n(&post->state, before, TEMPI_POST_WITHDRAWN, false,
-                                       __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE) ||
-           *before == TEMPI_POST_REFUSED;
+    return change(post, TEMPI_POST_SENT, TEMPI_POST_WITHDRAWN, before) ||
+           *before == TEMPI_POST_REFUSED ||
+           (*before == TEMPI_POST_INVITED &&
+            change(post, TEMPI_POST_INVITED, TEMPI_POST_WITHDRAWN, before));
 }
 
 bool tempi_post_give_up(tempi_post *post)
@@ -63,13 +86,12 @@ void tempi_post_unwatch(tempi_post *post)
 
 tempi_post_kind tempi_post_claim(tempi_post *post, bool device)
 {
-    uint32_t sent = TEMPI_POST_SENT;
+    uint32_t before;
     if (!post->offers)
         return TEMPI_POST_PACKED;
-    if (!__atomic_compare_exchange_n(&post->state, &sent, TEMPI_POST_CLAIMED, false,
-                                     __ATOMIC_ACQUIRE, __ATOMIC_RELAXED) &&
-        !(sent == TEMPI_POST_CLAIMED && is_packed(post)))
-        return TEMPI_POST_LATER;
+    if (!change(post, TEMPI_POST_SENT, TEMPI_POST_CLAIMED, &before) &&
+        !(before == TEMPI_POST_CLAIMED && is_packed(post)))
+        return before == TEMPI_POST_STORED ? TEMPI_POST_IN_PLACE : TEMPI_POST_LATER;
     if (post->described > 0 && !device) {
         __atomic_store_n(&post->state, TEMPI_POST_SENT, __ATOMIC_RELEASE);
         return TEMPI_POST_LATER;
@@ -81,6 +103,17 @@ bool tempi_post_is_described(const tempi_post *post)
 {
     return post->offers && __atomic_load_n(&post->state, __ATOMIC_ACQUIRE) == TEMPI_POST_SENT &&
            __atomic_load_n(&post->described, __ATOMIC_RELAXED) > 0;
+}
+
+void tempi_post_invite(tempi_post *post)
+{
+    __atomic_store_n(&post->state, TEMPI_POST_INVITED, __ATOMIC_RELEASE);
+}
+
+bool tempi_post_uninvite(tempi_post *post)
+{
+    uint32_t before;
+    return change(post, TEMPI_POST_INVITED, TEMPI_POST_SENT, &before);
 }
 
 void tempi_post_refuse(tempi_post *post)

@@ -11,7 +11,10 @@ enum {
     TEMPI_POST_CLAIMED, /* the receiver reads what is offered */
     TEMPI_POST_TAKEN,
     TEMPI_POST_WITHDRAWN, /* the sender packs what was offered; SENT again, when it has */
-    TEMPI_POST_REFUSED    /* the receiver cannot read it: likewise */
+    TEMPI_POST_REFUSED,   /* the receiver cannot read it: likewise */
+    TEMPI_POST_INVITED,   /* the receiver has told where the sender may store the block */
+    TEMPI_POST_STORING,   /* the sender does */
+    TEMPI_POST_STORED     /* it has */
 };
 
 /* Of a long message, and of each of its parts. */
@@ -54,8 +57,12 @@ typedef struct tempi_post {
 bool tempi_post_is_over(const tempi_post *post);
 /* Whether the receiver cannot read what was offered, so that it must be withdrawn. */
 bool tempi_post_is_refused(const tempi_post *post);
-/* Takes it back from the receiver; *before: what it was, sent or refused. False: the receiver reads
- * it, or has read it. */
+/* Where the receiver has told where the block is to be stored: true, and the sender stores it, and
+ * tells whether it could. If it could not, it is refused. */
+bool tempi_post_begin_store(tempi_post *post);
+void tempi_post_end_store(tempi_post *post, bool stored);
+/* Takes it back from the receiver; *before: what it was, sent, invited or refused. False: the
+ * receiver reads it, or has read it. */
 bool tempi_post_take_back(tempi_post *post, uint32_t *before);
 /* Its bytes are packed, or it has become a failure: the receiver looks at it again. */
 void tempi_post_withdrawn(tempi_post *post);
@@ -76,11 +83,17 @@ void tempi_post_unwatch(tempi_post *post);
 typedef enum tempi_post_kind {
     TEMPI_POST_PACKED,
     TEMPI_POST_OFFERED,
-    TEMPI_POST_LATER /* the sender is about to pack it */
+    TEMPI_POST_IN_PLACE, /* the sender has stored it */
+    TEMPI_POST_LATER     /* the sender is about to pack it, or to store it */
 } tempi_post_kind;
 tempi_post_kind tempi_post_claim(tempi_post *post, bool device);
 /* Before: whether a description for a device stands there. It may be withdrawn at any time. */
 bool tempi_post_is_described(const tempi_post *post);
+/* What was claimed is to be stored by the sender, which was told where: it is to be claimed again.
+ */
+void tempi_post_invite(tempi_post *post);
+/* The sender is not to store it any more. False: it does, or has, or was about to pack it. */
+bool tempi_post_uninvite(tempi_post *post);
 /* What was claimed is to be packed. */
 void tempi_post_refuse(tempi_post *post);
 

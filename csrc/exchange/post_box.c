@@ -1,6 +1,9 @@
 #include "exchange/post_box.h"
+#include "base/clock.h"
 #include "base/copy_bytes.h"
 #include "base/prefetch.h"
+#include "exchange/far_copy.h"
+#include "exchange/invitation.h"
 #include "exchange/post_memory.h"
 #include "exchange/single_copy.h"
 #include "tempi.h"
@@ -64,6 +67,7 @@ typedef struct outbox {
     tempi_copy_choice choice;
     tempi_copy_lead heard;   /* how that process sends: its messages say so */
     tempi_offer_pause pause; /* of descriptions for its devices */
+    bool unstorable;         /* its memory cannot be written */
 } outbox;
 
 /* What came from one sender. */
@@ -130,6 +134,7 @@ void tempi_post_connect(tempi_post_box *box)
     for (int i = 0; i < box->memory.members; ++i) {
         const tempi_probe *probe = i != box->memory.own ? probe_of(box, i) : NULL;
         head *mine = probe ? head_of(box, i, box->memory.own) : NULL;
+        box->outboxes[i].unstorable = false;
         if (mine)
             __atomic_store_n(&mine->access, tempi_single_copy_access(probe), __ATOMIC_RELAXED);
     }
@@ -217,6 +222,17 @@ unsigned tempi_post_access(tempi_post_box *box, int to)
     return __atomic_load_n(&head_of(box, box->memory.own, to)->access, __ATOMIC_RELAXED);
 }
 
+/* 1: this process may store it, if the receiver does not rather read it. */
+static unsigned may_store(const outbox *mine, const tempi_offer *offer)
+{
+    return offer->n == 1 && offer->bytes >= TEMPI_INVITED_LEAST && !mine->unstorable;
+}
+
+static bool is_to_be_stored(const tempi_post *post)
+{
+    return post->offers && post->course.way == TEMPI_COPY_STORED;
+}
+
 /* Whether to offer its blocks; sets the way of the message. Of two processes the first one leads.
  */
 static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_post *post)
@@ -228,7 +244,8 @@ static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_
     if (class < 0)
         return false;
     if (offer && offer->bytes == post->bytes && class >= TEMPI_COPY_OFFERED)
-        ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
+        ways |= offer->mapped ? 1u << TEMPI_COPY_MAPPED
+                              : 1u << TEMPI_COPY_ONCE | may_store(mine, offer) << TEMPI_COPY_STORED;
     tempi_copy_way next = TEMPI_COPY_TWICE; /* a follower's is not used */
     const tempi_chosen_way chosen =
         to < box->memory.own ? tempi_copy_choose(&mine->choice, class, ways, &mine->heard, 0, NULL)
@@ -238,7 +255,8 @@ static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_
                                        .next = (uint8_t)next,
                                        .timed = chosen.timed};
     post->patience = tempi_copy_packing(&mine->choice, class, post->bytes);
-    return chosen.way == TEMPI_COPY_ONCE || chosen.way == TEMPI_COPY_MAPPED;
+    return chosen.way == TEMPI_COPY_ONCE || chosen.way == TEMPI_COPY_STORED ||
+           chosen.way == TEMPI_COPY_MAPPED;
 }
 
 static uint64_t shapes_bytes(int n)
@@ -365,7 +383,8 @@ tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tem
     }
     made.nshapes = offer->n;
     made.offers = made.watched = true;
-    tempi_post *post = put_down_with(box, to, &made, shapes_bytes(offer->n), data);
+    const int shapes = offer->n + is_to_be_stored(&made); /* the receiver adds one */
+    tempi_post *post = put_down_with(box, to, &made, shapes_bytes(shapes), data);
     if (post)
         memcpy(*data, offer->shapes, shapes_bytes(offer->n));
     *data = NULL;
@@ -425,7 +444,7 @@ bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t 
     if (!tempi_post_take_back(post, &before))
         return false;
     if (!set_aside(box, to, post, (uint64_t)bytes, data)) {
-        if (before == TEMPI_POST_SENT) {
+        if (before != TEMPI_POST_REFUSED) {
             __atomic_store_n(&post->state, TEMPI_POST_SENT, __ATOMIC_RELEASE);
             return false;
         }
@@ -436,6 +455,24 @@ bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t 
         tempi_post_block_put(&box->memory, block, room);
     box->outboxes[to].used -= room;
     post->bytes = bytes;
+    return true;
+}
+
+bool tempi_post_store(tempi_post_box *box, int to, tempi_post *post, const tempi_op *block)
+{
+    const tempi_probe *receiver = probe_of(box, to);
+    tempi_nest_walk at;
+    if (!is_to_be_stored(post) || !tempi_post_begin_store(post))
+        return false;
+    const tempi_nest_shape *shapes = tempi_post_own_place(&box->memory, post->data, 0),
+                           there = shapes[1];
+    tempi_nest_begin(&at, &there);
+    const double start = tempi_clock();
+    const bool stored = receiver && tempi_single_copy_reaches(receiver) &&
+                        tempi_far_write((pid_t)receiver->process, &at, block);
+    box->outboxes[to].unstorable = !stored;
+    post->packing = tempi_clock() - start;
+    tempi_post_end_store(post, stored);
     return true;
 }
 
@@ -480,6 +517,21 @@ const void *tempi_post_description(tempi_post_box *box, int from, const tempi_po
 {
     *n = post->described;
     return tempi_post_data(box, from, post);
+}
+
+bool tempi_post_invite_to(tempi_post_box *box, int from, tempi_post *post, const tempi_op *blocks,
+                          int64_t n)
+{
+    tempi_nest_shape own;
+    if (!is_to_be_stored(post) || n != 1 || blocks[0].n != post->bytes ||
+        !tempi_nest_describe(&blocks[0], &own) || own.run < TEMPI_COPY_RUN_LEAST)
+        return false;
+    tempi_nest_shape *shapes = tempi_post_place(&box->memory, from, post->data, 0);
+    if (!shapes)
+        return false;
+    shapes[1] = own;
+    tempi_post_invite(post);
+    return true;
 }
 
 bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const tempi_op *blocks,

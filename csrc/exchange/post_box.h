@@ -11,8 +11,9 @@
  *
  * A long message may offer its blocks instead (offer.h): the receiver reads them from the sender's
  * memory. Until it does the sender may withdraw the offer and pack them, so that it still need not
- * wait; and it must pack what the receiver cannot read. Blocks in device memory are offered by a
- * description that only the callers understand.
+ * wait; and it must pack what the receiver cannot read. Or the receiver tells where one is to lie,
+ * and the sender stores it there; until it does the receiver may read it all the same. Blocks in
+ * device memory are offered by a description that only the callers understand.
  *
  * One that needs more memory than the messages for one receiver are to have is sent in parts, each
  * with a message of its own, of which the caller sends the later ones as the receiver reads. So is
@@ -34,7 +35,8 @@ typedef struct tempi_post_box tempi_post_box;
 bool tempi_post_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME]);
 /* Opens it, as process number `own`, whose first messages then have memory. NULL: it could not. */
 tempi_post_box *tempi_post_open(const char *folder, int members, int own, const char *name);
-/* When all have opened it: finds whose memory this process can read, and tells them. */
+/* When all have opened it: finds whose memory this process can read, and tells them. Until a store
+ * fails it takes for granted that it can store there, too. */
 void tempi_post_connect(tempi_post_box *box);
 /* Gives back the pages of what is not in use. */
 void tempi_post_give_back(tempi_post_box *box);
@@ -81,6 +83,10 @@ void tempi_post_send(tempi_post_box *box, int to);
  * refused, the message has become one that says so. */
 bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t bytes, void **data);
 
+/* Stores what it offers, which is that block, if the receiver has told where. False: it has not.
+ * What cannot be stored is refused. */
+bool tempi_post_store(tempi_post_box *box, int to, tempi_post *post, const tempi_op *block);
+
 /* ---- receiving ------------------------------------------------------------------------------- */
 
 /* The next message from that process, in their order; NULL: there is none yet. */
@@ -90,6 +96,11 @@ void tempi_post_pass(tempi_post_box *box, int from);
 /* Once it is claimed. NULL: it could not be mapped. */
 const void *tempi_post_description(tempi_post_box *box, int from, const tempi_post *post,
                                    int64_t *n);
+/* Tells the sender of what is offered where to store it, if it would rather do so. False: it is to
+ * be read. Until it is in its place, or tempi_post_uninvite was called, the sender may write to the
+ * block. */
+bool tempi_post_invite_to(tempi_post_box *box, int from, tempi_post *post, const tempi_op *blocks,
+                          int64_t n);
 /* Reads what is offered into the blocks; if that fails it refuses it. */
 bool tempi_post_read(tempi_post_box *box, int from, tempi_post *post, const tempi_op *blocks,
                      int64_t n);

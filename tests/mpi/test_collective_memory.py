@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from pathlib import Path
@@ -17,7 +18,7 @@ from redistribution import NAMED, Block, Side, bytes_of
 from world import HOSTS, MPI, carried, needs_host_memory, outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 VECTOR = oracle.Vector(40, 3, 5, NAMED[2])
 
@@ -41,12 +42,12 @@ def test_long_ones_use_their_memory_again(ready: Any) -> None:
     datatype.Free()
 
 
-#: 96 KiB in runs of 4096 bytes, and layouts of the same bytes on the other side.
-ROWS = oracle.Vector(24, 4096, 5000, NAMED[0])
+#: 160 KiB in runs of 4096 bytes, and layouts of the same bytes on the other side.
+ROWS = oracle.Vector(40, 4096, 5000, NAMED[0])
 OTHERS = {
     "rows": ROWS,
-    "pairs": oracle.Vector(6144, 16, 17, NAMED[0]),
-    "pieces": oracle.IndexedBlock(16, tuple(16 * i + i // 3 for i in range(6144)), NAMED[0]),
+    "pairs": oracle.Vector(10240, 16, 17, NAMED[0]),
+    "pieces": oracle.IndexedBlock(16, tuple(16 * i + i // 3 for i in range(10240)), NAMED[0]),
 }
 #: A way that was slow before, in memory that was kept, is tried again after 48 messages of a kind.
 TURNS = 100
@@ -79,10 +80,27 @@ def room(request: pytest.FixtureRequest) -> Iterator[int]:
     packing.lib.tempi_post_room_assume(0)
 
 
+@contextlib.contextmanager
+def forced(way: str) -> Iterator[None]:
+    """Every long message goes that way, if the system lets it."""
+    name = packing.lib.tempi_copy_way_name
+    packing.lib.tempi_copy_way_force(next(one for one in range(6) if packing.ffi.string(name(one)) == way.encode()))
+    yield
+    packing.lib.tempi_copy_way_force(-1)
+
+
+@pytest.fixture(params=[False, True], ids=["", "stored"])
+def stored(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whether each sender stores, if its receiver lets it."""
+    with forced("stored") if request.param else contextlib.nullcontext():
+        yield
+
+
 @forms
 @pytest.mark.parametrize("other", OTHERS)
-def test_long_runs_arrive_whichever_way_they_take(ready: Any, form: str, other: str, room: int) -> None:
-    """All ways are tried in turn; some ranks are late, and what was sent is overwritten as soon as it may be."""
+def test_long_runs_arrive_whichever_way_they_take(ready: Any, form: str, other: str, room: int, stored: None) -> None:
+    """All ways are tried in turn, or one is taken; some ranks are late, and what was sent is overwritten as soon as it
+    may be."""
     needs_host_memory()
     e = LongRuns(ready, other)
     request = request_of(ready, "Alltoallw", *e.arguments) if form == "persistent" else None
@@ -100,7 +118,7 @@ def test_long_runs_arrive_whichever_way_they_take(ready: Any, form: str, other: 
     e.free()
 
 
-def test_long_runs_do_not_wait_for_the_receiver(ready: Any, room: int) -> None:
+def test_long_runs_do_not_wait_for_the_receiver(ready: Any, room: int, stored: None) -> None:
     """Rank 0 waits, in a plain receive, for what the others send only after they have completed the exchange. For room
     in shared memory these wait a second."""
     needs_host_memory()
@@ -122,13 +140,50 @@ def test_long_runs_do_not_wait_for_the_receiver(ready: Any, room: int) -> None:
     e.free()
 
 
+@forms
+def test_long_runs_arrive_while_their_sender_computes(ready: Any, form: str, stored: None, tmp_path: Path) -> None:
+    """Rank 0 calls nothing of MPI until the others have what it sends."""
+    needs_host_memory()
+    if len(set(HOSTS)) > 1:
+        pytest.skip("the library makes no progress meanwhile")
+    e, folder = LongRuns(ready, senders=1), Path(ready.bcast(str(tmp_path)))
+    request = request_of(ready, "Alltoallw", *e.arguments) if form == "persistent" else None
+    for turn in range(6):
+        e.next(turn)
+        ready.Barrier()
+        if request:
+            request.Start()
+        own = request or ready.Ialltoallw(*e.arguments)
+        if ready.rank > 0:
+            own.Wait()
+            (folder / f"{turn}-{ready.rank}").touch()
+        elif not until(functools.partial(has_files, folder, f"{turn}-*", ready.size - 1)):
+            pytest.fail("they wait for a call of rank 0")
+        if ready.rank == 0:
+            own.Wait()
+        e.check()
+    if request:
+        request.Free()
+    e.free()
+
+
+def has_files(folder: Path, pattern: str, n: int) -> bool:
+    return len(list(folder.glob(pattern))) == n
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    """Whether it holds within 20 seconds."""
+    deadline = time.monotonic() + 20
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return condition()
+
+
 @pytest.fixture
 def offered() -> Iterator[None]:
     """Every long message is, if the system lets the receiver read it."""
-    name = packing.lib.tempi_copy_way_name
-    packing.lib.tempi_copy_way_force(next(way for way in range(6) if packing.ffi.string(name(way)) == b"once"))
-    yield
-    packing.lib.tempi_copy_way_force(-1)
+    with forced("once"):
+        yield
 
 
 @pytest.mark.parametrize("form", ["nonblocking", "persistent"])
@@ -160,7 +215,7 @@ def test_an_offer_to_a_late_root_is_withdrawn_in_parts(comm: Any, room: int, off
     own.Free()
 
 
-def test_long_runs_in_place_are_not_read_after_they_were_replaced(ready: Any) -> None:
+def test_long_runs_in_place_are_not_read_after_they_were_replaced(ready: Any, stored: None) -> None:
     needs_host_memory()
     e = LongRuns(ready)
     for turn in range(TURNS):

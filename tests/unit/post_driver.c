@@ -4,9 +4,9 @@
  *
  * So many random messages between each pair of members, each a process or a thread, which send,
  * read and use them in any order, and some of which do not read for long. Long ones may be offered;
- * some of these are withdrawn, or cannot be read. Prints, by each member, how many messages lay
- * unread with it at most, how many it used before an older one, how many it offered, withdrew and
- * refused.
+ * some of these are withdrawn, or cannot be read, or are to be stored by the sender, which may not
+ * come. Prints, by each member, how many messages lay unread with it at most, how many it used
+ * before an older one, how many it offered, withdrew and refused, stored, and read all the same.
  *
  *     unread FOLDER MESSAGES SEED
  *
@@ -45,14 +45,15 @@ typedef struct member {
     struct {
         int from;
         tempi_post *post;
-    } held[HELD]; /* read, and not used yet, in their order */
+        char *memory; /* in which the sender may store it; or NULL */
+    } held[HELD];     /* read, and not used yet, in their order */
     int nheld, most, early;
     struct {
         int to;
         tempi_post *post;
         char *memory;
     } watched[WATCHED]; /* offered, and not over */
-    int nwatched, offered, withdrawn, refused;
+    int nwatched, offered, withdrawn, refused, stored, waited;
     int sent[MEMBERS], came[MEMBERS];
 } member;
 
@@ -88,7 +89,11 @@ static char *memory_of(uint64_t key, int64_t n, unsigned access, tempi_offer *of
     const int64_t half = n / 2;
     const tempi_op blocks[2] = {{.mem = memory, .n = half}, {.mem = memory + half, .n = n - half}};
     put(key, memory, n);
-    tempi_offer_describe(blocks, 2, access, offer);
+    const tempi_op whole = {.mem = memory, .n = n};
+    if (key >> 9 & 1)
+        tempi_offer_describe(&whole, 1, access, offer);
+    else
+        tempi_offer_describe(blocks, 2, access, offer);
     return memory;
 }
 
@@ -116,7 +121,9 @@ static bool send_as(member *m, int to, int64_t n, bool offers)
     const uint64_t key = key_of(m, m->rank, to, m->sent[to]);
     char *memory = offers && n > 0 ? memory_of(key, n, tempi_post_access(m->box, to), &offer)
                                    : NULL;
+    tempi_copy_way_force(key >> 11 & 1 ? TEMPI_COPY_STORED : -1);
     tempi_post *post = tempi_post_new(m->box, to, n, memory ? &offer : NULL, n, &data);
+    tempi_copy_way_force(-1);
     if (!post)
         return false;
     if (post->next || post->bytes != n || (n > 0 && (data == NULL) != post->offers))
@@ -149,6 +156,9 @@ static void look_at_offers(member *m, dice *d)
     void *data;
     for (int i = m->nwatched - 1; i >= 0; --i) {
         tempi_post *post = m->watched[i].post;
+        const tempi_op whole = {.mem = m->watched[i].memory, .n = post->bytes};
+        if (draw(d, 0, 3) == 0)
+            m->stored += tempi_post_store(m->box, m->watched[i].to, post, &whole);
         const bool refused = tempi_post_is_refused(post);
         if ((refused || draw(d, 0, 60) == 0) &&
             tempi_post_withdraw(m->box, m->watched[i].to, post, post->bytes, &data)) {
@@ -175,6 +185,7 @@ static bool read_one(member *m, int from)
     if (post->call != (uint64_t)i || post->channel != key_of(m, from, m->rank, i))
         fail("another message");
     m->held[m->nheld].from = from;
+    m->held[m->nheld].memory = NULL;
     m->held[m->nheld++].post = post;
     tempi_post_pass(m->box, from);
     m->most = m->nheld > m->most ? m->nheld : m->most;
@@ -196,13 +207,41 @@ static bool read_offer(member *m, int k)
     return done;
 }
 
+/* Lets the sender store it. */
+static bool invite(member *m, int k)
+{
+    tempi_post *post = m->held[k].post;
+    char *memory = malloc((size_t)post->bytes);
+    const tempi_op whole = {.mem = memory, .n = post->bytes};
+    if (tempi_post_invite_to(m->box, m->held[k].from, post, &whole, 1))
+        m->held[k].memory = memory;
+    else
+        free(memory);
+    return m->held[k].memory != NULL;
+}
+
+/* False: it is to be looked at again. */
+static bool get_at_offer(member *m, int k)
+{
+    if (m->held[k].memory)
+        ++m->waited;
+    else if (m->held[k].post->channel >> 10 & 1 && invite(m, k))
+        return false;
+    return read_offer(m, k);
+}
+
 /* False: it could not be mapped. */
 static bool use(member *m, int k)
 {
     tempi_post *post = m->held[k].post;
+    if (m->held[k].memory && post->channel % 5 == 0)
+        (void)tempi_post_uninvite(post);
     const tempi_post_kind kind = tempi_post_claim(post, false);
-    if (kind == TEMPI_POST_LATER || (kind == TEMPI_POST_OFFERED && !read_offer(m, k)))
+    if (kind == TEMPI_POST_LATER || (kind == TEMPI_POST_OFFERED && !get_at_offer(m, k)))
         return true; /* later */
+    if (kind == TEMPI_POST_IN_PLACE)
+        check(post->channel, m->held[k].memory, post->bytes);
+    free(m->held[k].memory);
     const char *data = post->bytes > 0 ? tempi_post_data(m->box, m->held[k].from, post) : "";
     if (!data)
         return false;
@@ -278,8 +317,8 @@ static void *take_part(void *argument)
     }
     reading = NULL;
     tempi_post_close(m->box);
-    printf("%d unread %d early %d offered %d withdrawn %d refused\n", m->most, m->early, m->offered,
-           m->withdrawn, m->refused);
+    printf("%d unread %d early %d offered %d withdrawn %d refused %d stored %d waited\n", m->most,
+           m->early, m->offered, m->withdrawn, m->refused, m->stored, m->waited);
     fflush(stdout);
     return NULL;
 }

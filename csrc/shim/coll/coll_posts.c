@@ -176,6 +176,17 @@ static void withdraw(tempi_node_comm *node, tempi_blocks *out, tempi_coll_offers
     tempi_post_withdrawn(offer->post);
 }
 
+/* Those that receivers have told a place for. */
+static void store_invited(tempi_node_comm *node, const tempi_blocks *out,
+                          const tempi_coll_offers *offers)
+{
+    for (int i = 0; i < offers->n; ++i) {
+        const tempi_coll_offer *o = &offers->open[i];
+        if (!o->described)
+            (void)tempi_post_store(node->posts, o->to, o->post, &out->ops[o->first]);
+    }
+}
+
 /* Drops those that are over. */
 static int settle(tempi_node_comm *node, tempi_coll_offers *offers, double now)
 {
@@ -205,6 +216,7 @@ int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_
     if (idle && offers->since == 0)
         offers->since = now;
     if (tempi_lock_try(&owner->starting)) {
+        store_invited(node, out, offers);
         for (int i = 0; i < offers->n; ++i) {
             const tempi_coll_offer *o = &offers->open[i];
             const bool late = idle && !tempi_post_is_over(o->post) &&
@@ -224,6 +236,7 @@ bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tem
     bool settled = true;
     if (!tempi_lock_try(&owner->starting))
         return false;
+    store_invited(node, out, offers);
     for (int i = 0; i < offers->n; ++i) {
         const tempi_coll_offer *o = &offers->open[i];
         tempi_post *post = o->post;

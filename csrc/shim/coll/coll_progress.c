@@ -160,26 +160,49 @@ static void tell_time(tempi_coll_request *r, tempi_arrival *a, tempi_post *post,
         post->unpacking = post->course.streamed ? r->busy : a->unpacking;
 }
 
+enum { PATIENCES = 2 }; /* times as long as packing takes */
+
+/* It waits for the sender to store it; then this process reads it, as the sender may do anything
+ * else. */
+static void await_store(const tempi_arrival *a, tempi_post *post)
+{
+    if (a->invited > 0 && tempi_clock() - a->invited > PATIENCES * post->patience)
+        (void)tempi_post_uninvite(post);
+}
+
+/* Reads what is offered, or tells the sender where to store it: true, or where it was refused. It
+ * is to be looked at again. */
+static bool is_left_to_sender(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
+{
+    const tempi_op *blocks = r->in.ops + a->first;
+    if (a->invited > 0 || !tempi_post_invite_to(r->node->posts, a->source, post, blocks, a->n))
+        return !tempi_post_read(r->node->posts, a->source, post, blocks, a->n);
+    a->invited = tempi_clock();
+    return true;
+}
+
 static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
 {
     if (tempi_post_is_described(post)) {
         a->post = post;
         return;
     }
+    await_store(a, post);
     const bool timed = post->course.timed || post->course.streamed;
-    const double start = timed ? tempi_clock() : 0;
+    double start = timed ? tempi_clock() : 0;
     const tempi_post_kind kind = tempi_post_claim(post, false);
     int rc = MPI_SUCCESS;
     a->post = kind == TEMPI_POST_LATER ? post : NULL;
     if (kind != TEMPI_POST_LATER)
         rc = stage(r, a);
-    if (kind == TEMPI_POST_OFFERED && rc == MPI_SUCCESS &&
-        !tempi_post_read(r->node->posts, a->source, post, r->in.ops + a->first, a->n))
+    if (kind == TEMPI_POST_OFFERED && rc == MPI_SUCCESS && is_left_to_sender(r, a, post))
         a->post = post;
     if (a->post)
         return;
     if (kind == TEMPI_POST_PACKED && rc == MPI_SUCCESS)
         rc = unpack(r, a, post);
+    if (kind == TEMPI_POST_OFFERED && a->invited > 0)
+        start = a->invited; /* it has waited in vain */
     if (r->error == MPI_SUCCESS)
         r->error = rc;
     a->came += post->bytes;

@@ -18,6 +18,7 @@ typedef struct tempi_arrival {
     bool claimed;         /* for the device, which reads it */
     bool ended;
     double unpacking; /* seconds, of what was timed */
+    double invited;   /* when the sender was told where to store it; 0: it was not */
 } tempi_arrival;
 
 typedef struct tempi_coll_request {
