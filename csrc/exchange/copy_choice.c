@@ -11,7 +11,7 @@ enum {
     SAMPLES = 2 * (TEMPI_COPY_TRIALS - 1),
     AGAIN = 128,      /* flows after which another way is tried again */
     AGAIN_FIRST = 24, /* more often at first */
-    AGAIN_ALL = 2,    /* of so many times one is for ways that are far behind, too */
+    AGAIN_ALL = 3,    /* of so many times one is for ways that are far behind, too */
     FAR = 2,          /* times the best one */
     AGAIN_SETTLED = 16 * AGAIN_FIRST, /* flows from which on trials are rare */
     LASTING = 16,    /* flows: some that others on these cores delay are no change */

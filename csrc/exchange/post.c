@@ -56,16 +56,17 @@ void tempi_post_end_store(tempi_post *post, bool stored)
 {
     if (stored)
         post->nshapes = 0;
-    __atomic_store_n(&post->state, stored ? TEMPI_POST_STORED : TEMPI_POST_REFUSED,
-                     __ATOMIC_RELEASE);
+    __atomic_store_n(&post->state, stored ? TEMPI_POST_STORED : TEMPI_POST_SENT, __ATOMIC_RELEASE);
 }
 
 bool tempi_post_take_back(tempi_post *post, uint32_t *before)
 {
-    return change(post, TEMPI_POST_SENT, TEMPI_POST_WITHDRAWN, before) ||
-           *before == TEMPI_POST_REFUSED ||
-           (*before == TEMPI_POST_INVITED &&
-            change(post, TEMPI_POST_INVITED, TEMPI_POST_WITHDRAWN, before));
+    do /* again, if the receiver has just called the sender off */
+        if (change(post, TEMPI_POST_SENT, TEMPI_POST_WITHDRAWN, before))
+            return true;
+    while (*before == TEMPI_POST_INVITED &&
+           !change(post, TEMPI_POST_INVITED, TEMPI_POST_WITHDRAWN, before));
+    return *before == TEMPI_POST_INVITED || *before == TEMPI_POST_REFUSED;
 }
 
 bool tempi_post_give_up(tempi_post *post)
@@ -84,11 +85,19 @@ void tempi_post_unwatch(tempi_post *post)
 
 /* ---- by the receiver ------------------------------------------------------------------------- */
 
+static bool is_left_to_sender(const tempi_post *post)
+{
+    const uint32_t state = __atomic_load_n(&post->state, __ATOMIC_RELAXED);
+    return state == TEMPI_POST_INVITED || state == TEMPI_POST_STORING;
+}
+
 tempi_post_kind tempi_post_claim(tempi_post *post, bool device)
 {
     uint32_t before;
     if (!post->offers)
         return TEMPI_POST_PACKED;
+    if (is_left_to_sender(post)) /* whose line it stays */
+        return TEMPI_POST_LATER;
     if (!change(post, TEMPI_POST_SENT, TEMPI_POST_CLAIMED, &before) &&
         !(before == TEMPI_POST_CLAIMED && is_packed(post)))
         return before == TEMPI_POST_STORED ? TEMPI_POST_IN_PLACE : TEMPI_POST_LATER;
@@ -108,6 +117,11 @@ bool tempi_post_is_described(const tempi_post *post)
 void tempi_post_invite(tempi_post *post)
 {
     __atomic_store_n(&post->state, TEMPI_POST_INVITED, __ATOMIC_RELEASE);
+}
+
+bool tempi_post_is_invited(const tempi_post *post)
+{
+    return post->offers && __atomic_load_n(&post->state, __ATOMIC_RELAXED) == TEMPI_POST_INVITED;
 }
 
 bool tempi_post_uninvite(tempi_post *post)

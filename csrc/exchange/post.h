@@ -46,7 +46,8 @@ typedef struct tempi_post {
     int32_t nshapes;             /* of the offer; 0: the bytes are packed, or a device's */
     int32_t described;           /* bytes of the description for a device; 0: they are packed */
     double patience;             /* seconds after which an offer may be withdrawn */
-    double packing;              /* seconds, by the sender: of an offer, for which it waited */
+    double packing;              /* seconds, by the sender: of an offer, for which it waited, or
+                                    with which it stored it */
     double unpacking;            /* by the receiver, before it is taken; both with earlier parts,
                                     of a streamed one with all that it has done meanwhile */
 } tempi_post;
@@ -57,8 +58,8 @@ typedef struct tempi_post {
 bool tempi_post_is_over(const tempi_post *post);
 /* Whether the receiver cannot read what was offered, so that it must be withdrawn. */
 bool tempi_post_is_refused(const tempi_post *post);
-/* Where the receiver has told where the block is to be stored: true, and the sender stores it, and
- * tells whether it could. If it could not, it is refused. */
+/* If the receiver has told where the block is to be stored: true, and the sender stores it, and
+ * tells whether it could. If it could not, it is offered again. */
 bool tempi_post_begin_store(tempi_post *post);
 void tempi_post_end_store(tempi_post *post, bool stored);
 /* Takes it back from the receiver; *before: what it was, sent, invited or refused. False: the
@@ -92,6 +93,8 @@ bool tempi_post_is_described(const tempi_post *post);
 /* What was claimed is to be stored by the sender, which was told where: it is to be claimed again.
  */
 void tempi_post_invite(tempi_post *post);
+/* Whether the sender has not begun to store it. */
+bool tempi_post_is_invited(const tempi_post *post);
 /* The sender is not to store it any more. False: it does, or has, or was about to pack it. */
 bool tempi_post_uninvite(tempi_post *post);
 /* What was claimed is to be packed. */

@@ -58,16 +58,16 @@ _Static_assert(offsetof(tempi_post, block) == LINE / 2, "what the receiver reads
 
 /* The list of one receiver. */
 typedef struct outbox {
-    uint64_t oldest, newest; /* places: of messages in use, or of `first` */
-    uint64_t index;          /* how many came before the oldest */
-    uint64_t unsent;         /* the place of the one that is being made */
-    uint64_t used;           /* bytes of memory for what long messages contain */
-    unsigned unswept;        /* messages since it last looked for what was read */
-    uint64_t released;       /* messages whose memory was taken back */
-    tempi_copy_choice choice;
-    tempi_copy_lead heard;   /* how that process sends: its messages say so */
-    tempi_offer_pause pause; /* of descriptions for its devices */
-    bool unstorable;         /* its memory cannot be written */
+    uint64_t oldest, newest;         /* places: of messages in use, or of `first` */
+    uint64_t index;                  /* how many came before the oldest */
+    uint64_t unsent;                 /* the place of the one that is being made */
+    uint64_t used;                   /* bytes of memory for what long messages contain */
+    unsigned unswept;                /* messages since it last looked for what was read */
+    uint64_t released;               /* messages whose memory was taken back */
+    tempi_copy_choice choice, alone; /* the latter of what is streamed */
+    tempi_copy_lead heard;           /* how that process sends: its messages say so */
+    tempi_offer_pause pause;         /* of descriptions for its devices */
+    bool unstorable;                 /* its memory cannot be written */
 } outbox;
 
 /* What came from one sender. */
@@ -78,6 +78,7 @@ typedef struct inbox {
 
 struct tempi_post_box {
     tempi_post_memory memory;
+    double own;       /* seconds that the last call took for blocks of this process to itself */
     inbox *inboxes;   /* for each sender */
     outbox *outboxes; /* for each receiver */
 };
@@ -162,12 +163,20 @@ static void free_room(tempi_post_box *box, outbox *mine, tempi_post *post)
 }
 
 /* A way is learned when the last part was read. Two processes that send as much to each other take
- * the sum; of what is streamed, the longer one of the two. */
-static double taken_by(const tempi_post *post)
+ * the sum; of what is streamed, the longer one of the two, with all else that it does. */
+static double taken_by(const tempi_post_box *box, const tempi_post *post)
 {
-    return !post->course.streamed            ? post->packing + post->unpacking
-           : post->packing > post->unpacking ? post->packing
-                                             : post->unpacking;
+    double own;
+    __atomic_load(&box->own, &own, __ATOMIC_RELAXED);
+    const double sending = post->packing + own;
+    return !post->course.streamed      ? post->packing + post->unpacking
+           : sending > post->unpacking ? sending
+                                       : post->unpacking;
+}
+
+static tempi_copy_choice *choice_of(outbox *mine, bool streamed)
+{
+    return streamed ? &mine->alone : &mine->choice;
 }
 
 static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
@@ -175,8 +184,8 @@ static void release(tempi_post_box *box, outbox *mine, tempi_post *post)
     if (post->room == 0 && !post->course.timed)
         return;
     if (post->course.timed && post->offset + post->bytes == post->whole)
-        tempi_copy_learn(&mine->choice, post->course.class, post->course.way, taken_by(post),
-                         post->whole);
+        tempi_copy_learn(choice_of(mine, post->course.streamed), post->course.class,
+                         post->course.way, taken_by(box, post), post->whole);
     free_room(box, mine, post);
     ++mine->released;
     post->course.timed = false;
@@ -222,10 +231,13 @@ unsigned tempi_post_access(tempi_post_box *box, int to)
     return __atomic_load_n(&head_of(box, box->memory.own, to)->access, __ATOMIC_RELAXED);
 }
 
-/* 1: this process may store it, if the receiver does not rather read it. */
-static unsigned may_store(const outbox *mine, const tempi_offer *offer)
+/* Whether this process could store it, if the receiver does not rather read it. Not what is
+ * streamed: a root with a block of its own tells where only after that (gathers of tiles of 2048^2
+ * took 4.1 ms so, and 3.4 packed; Granite Rapids). */
+static bool is_storable(const outbox *mine, const tempi_offer *offer, bool streamed)
 {
-    return offer->n == 1 && offer->bytes >= TEMPI_INVITED_LEAST && !mine->unstorable;
+    return offer->n == 1 && offer->bytes >= TEMPI_INVITED_LEAST && !offer->mapped && !streamed &&
+           !__atomic_load_n(&mine->unstorable, __ATOMIC_RELAXED);
 }
 
 static bool is_to_be_stored(const tempi_post *post)
@@ -233,30 +245,41 @@ static bool is_to_be_stored(const tempi_post *post)
     return post->offers && post->course.way == TEMPI_COPY_STORED;
 }
 
-/* Whether to offer its blocks; sets the way of the message. Of two processes the first one leads.
- */
-static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_post *post)
+/* Sets the way of a message; of two processes that send to each other the first one leads. */
+static void choose(tempi_post_box *box, int to, int class, unsigned ways, tempi_post *post)
 {
     outbox *mine = &box->outboxes[to];
+    const bool streamed = post->course.streamed;
+    tempi_copy_choice *choice = choice_of(mine, streamed);
+    tempi_copy_way next = TEMPI_COPY_TWICE; /* a follower's is not used */
+    const tempi_chosen_way chosen = streamed || to < box->memory.own
+                                        ? tempi_copy_choose(choice, class, ways,
+                                                            streamed ? NULL : &mine->heard, 0, NULL)
+                                        : tempi_copy_plan(choice, class, ways, &next);
+    post->course = (tempi_post_course){.class = (int8_t)class,
+                                       .way = (uint8_t)chosen.way,
+                                       .next = (uint8_t)next,
+                                       .timed = chosen.timed,
+                                       .streamed = streamed};
+    post->patience = tempi_copy_packing(choice, class, post->bytes);
+}
+
+/* Whether to offer its blocks; sets the way of the message. */
+static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_post *post)
+{
     const int class = tempi_copy_class(post->bytes, offer ? offer->bytes : 0,
                                        offer ? offer->runs : 0);
     unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
     if (class < 0)
         return false;
-    if (offer && offer->bytes == post->bytes && class >= TEMPI_COPY_OFFERED)
-        ways |= offer->mapped ? 1u << TEMPI_COPY_MAPPED
-                              : 1u << TEMPI_COPY_ONCE | may_store(mine, offer) << TEMPI_COPY_STORED;
-    tempi_copy_way next = TEMPI_COPY_TWICE; /* a follower's is not used */
-    const tempi_chosen_way chosen =
-        to < box->memory.own ? tempi_copy_choose(&mine->choice, class, ways, &mine->heard, 0, NULL)
-                             : tempi_copy_plan(&mine->choice, class, ways, &next);
-    post->course = (tempi_post_course){.class = (int8_t)class,
-                                       .way = (uint8_t)chosen.way,
-                                       .next = (uint8_t)next,
-                                       .timed = chosen.timed};
-    post->patience = tempi_copy_packing(&mine->choice, class, post->bytes);
-    return chosen.way == TEMPI_COPY_ONCE || chosen.way == TEMPI_COPY_STORED ||
-           chosen.way == TEMPI_COPY_MAPPED;
+    if (offer && offer->bytes == post->bytes && class >= TEMPI_COPY_OFFERED) {
+        ways |= 1u << (offer->mapped ? TEMPI_COPY_MAPPED : TEMPI_COPY_ONCE);
+        if (is_storable(&box->outboxes[to], offer, post->course.streamed))
+            ways |= 1u << TEMPI_COPY_STORED;
+    }
+    choose(box, to, class, ways, post);
+    const uint8_t way = post->course.way;
+    return way == TEMPI_COPY_ONCE || way == TEMPI_COPY_STORED || way == TEMPI_COPY_MAPPED;
 }
 
 static uint64_t shapes_bytes(int n)
@@ -264,10 +287,11 @@ static uint64_t shapes_bytes(int n)
     return (uint64_t)n * sizeof(tempi_nest_shape);
 }
 
-bool tempi_post_packs_nontemporal(const tempi_post_box *box, int to, const tempi_post *post)
+bool tempi_post_packs_nontemporal(tempi_post_box *box, int to, const tempi_post *post)
 {
     return post->course.class >= 0 &&
-           tempi_copy_packs_nontemporal(&box->outboxes[to].choice, post->course.class);
+           tempi_copy_packs_nontemporal(choice_of(&box->outboxes[to], post->course.streamed),
+                                        post->course.class);
 }
 
 void tempi_post_give_back(tempi_post_box *box)
@@ -370,9 +394,10 @@ tempi_post *tempi_post_new_part(tempi_post_box *box, int to, int64_t offset, int
 }
 
 tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
-                           int64_t part, void **data)
+                           int64_t part, bool streamed, void **data)
 {
-    tempi_post made = {.bytes = bytes, .whole = bytes, .course.class = -1};
+    tempi_post made = {
+        .bytes = bytes, .whole = bytes, .course = {.class = -1, .streamed = streamed}};
     if (bytes <= SHORT)
         return put_down_with(box, to, &made, bytes > 0 ? (uint64_t)bytes : 0, data);
     if (bytes > most.streamed) /* else when it is sent: to look is to fetch lines of another core */
@@ -407,6 +432,11 @@ tempi_post *tempi_post_new_described(tempi_post_box *box, int to, int64_t bytes,
     if (post)
         memcpy(data, description, (size_t)n);
     return post;
+}
+
+void tempi_post_took_own(tempi_post_box *box, double seconds)
+{
+    __atomic_store(&box->own, &seconds, __ATOMIC_RELAXED);
 }
 
 tempi_offer_pause *tempi_post_pause(tempi_post_box *box, int to)
@@ -458,22 +488,30 @@ bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t 
     return true;
 }
 
-bool tempi_post_store(tempi_post_box *box, int to, tempi_post *post, const tempi_op *block)
+static bool store_at(const tempi_probe *receiver, const tempi_nest_shape *place,
+                     const tempi_op *block)
 {
-    const tempi_probe *receiver = probe_of(box, to);
     tempi_nest_walk at;
+    tempi_nest_begin(&at, place);
+    return receiver && block->n == place->run * place->runs &&
+           tempi_single_copy_reaches(receiver) &&
+           tempi_far_write((pid_t)receiver->process, &at, block);
+}
+
+bool tempi_post_store(tempi_post_box *box, int to, tempi_post *post, const tempi_op *blocks)
+{
     if (!is_to_be_stored(post) || !tempi_post_begin_store(post))
         return false;
-    const tempi_nest_shape *shapes = tempi_post_own_place(&box->memory, post->data, 0),
-                           there = shapes[1];
-    tempi_nest_begin(&at, &there);
     const double start = tempi_clock();
-    const bool stored = receiver && tempi_single_copy_reaches(receiver) &&
-                        tempi_far_write((pid_t)receiver->process, &at, block);
-    box->outboxes[to].unstorable = !stored;
+    /* behind the message: another thread may send, and so find its place anew */
+    const tempi_nest_shape *shapes = (const tempi_nest_shape *)(const void *)(post + 1),
+                           place = shapes[1];
+    const bool stored = store_at(probe_of(box, to), &place, &blocks[shapes[0].block]);
+    if (!stored)
+        __atomic_store_n(&box->outboxes[to].unstorable, true, __ATOMIC_RELAXED);
     post->packing = tempi_clock() - start;
     tempi_post_end_store(post, stored);
-    return true;
+    return stored;
 }
 
 /* ---- receiving ------------------------------------------------------------------------------- */

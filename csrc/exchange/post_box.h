@@ -53,7 +53,7 @@ unsigned tempi_post_access(tempi_post_box *box, int to);
  * is watched: the bytes must stay until it is over. Else the message has the first `part` of them,
  * or all. */
 tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tempi_offer *offer,
-                           int64_t part, void **data);
+                           int64_t part, bool streamed, void **data);
 /* The bytes of a part, but for the last one, of a message for that process: all, if it need not be
  * divided. `streamed`: the receiver packs nothing meanwhile that takes as long. */
 int64_t tempi_post_part(tempi_post_box *box, int to, int64_t bytes, bool streamed);
@@ -61,7 +61,7 @@ int64_t tempi_post_part(tempi_post_box *box, int to, int64_t bytes, bool streame
 int64_t tempi_post_whole_most(void);
 /* Whether what was offered to that process, and is withdrawn, should be packed with non-temporal
  * stores. */
-bool tempi_post_packs_nontemporal(const tempi_post_box *box, int to, const tempi_post *post);
+bool tempi_post_packs_nontemporal(tempi_post_box *box, int to, const tempi_post *post);
 /* Whether the messages for that process may have so much more memory. */
 bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes);
 /* How many long messages that process has read: those whose memory was taken back. */
@@ -73,6 +73,8 @@ tempi_post *tempi_post_new_part(tempi_post_box *box, int to, int64_t offset, int
  * many seconds. It is watched. */
 tempi_post *tempi_post_new_described(tempi_post_box *box, int to, int64_t bytes,
                                      const void *bytes_of, int64_t n, double patience);
+/* In the call that has just sent, blocks of this process to itself took so many seconds. */
+void tempi_post_took_own(tempi_post_box *box, double seconds);
 /* Those for that process. */
 tempi_offer_pause *tempi_post_pause(tempi_post_box *box, int to);
 /* Sends the one that was just made. */
@@ -83,9 +85,9 @@ void tempi_post_send(tempi_post_box *box, int to);
  * refused, the message has become one that says so. */
 bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t bytes, void **data);
 
-/* Stores what it offers, which is that block, if the receiver has told where. False: it has not.
- * What cannot be stored is refused. */
-bool tempi_post_store(tempi_post_box *box, int to, tempi_post *post, const tempi_op *block);
+/* Stores what it offers of these blocks, if the receiver has told where. False: it has not, or it
+ * could not be stored and is offered again. */
+bool tempi_post_store(tempi_post_box *box, int to, tempi_post *post, const tempi_op *blocks);
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 

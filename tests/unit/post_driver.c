@@ -122,7 +122,7 @@ static bool send_as(member *m, int to, int64_t n, bool offers)
     char *memory = offers && n > 0 ? memory_of(key, n, tempi_post_access(m->box, to), &offer)
                                    : NULL;
     tempi_copy_way_force(key >> 11 & 1 ? TEMPI_COPY_STORED : -1);
-    tempi_post *post = tempi_post_new(m->box, to, n, memory ? &offer : NULL, n, &data);
+    tempi_post *post = tempi_post_new(m->box, to, n, memory ? &offer : NULL, n, false, &data);
     tempi_copy_way_force(-1);
     if (!post)
         return false;

@@ -93,4 +93,4 @@ def test_both_messages_of_a_pair_go_the_way_that_one_side_chooses(driver: Path, 
 
 
 def test_what_is_streamed_costs_as_much_as_the_slower_side_takes_for_all_parts(driver: Path, tmp_path: Path) -> None:
-    assert output(driver, "parts", tmp_path) == "4.00\n"
+    assert output(driver, "parts", tmp_path) == "5.00 0.05\n"

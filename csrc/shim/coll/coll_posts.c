@@ -86,10 +86,9 @@ static tempi_post *pack_to(tempi_node_comm *node, const tempi_blocks *out, int t
     if (offers)
         tempi_offer_describe(out->ops + first, n, tempi_post_access(node->posts, to), &offer);
     tempi_post *post = tempi_post_new(node->posts, to, bytes, offers ? &offer : NULL, part,
-                                      &packed);
+                                      streamed, &packed);
     if (!post)
         return NULL;
-    post->course.streamed = streamed;
     if (post->offers || bytes <= 0)
         return post;
     pack_message(out->ops + first, n, post, packed);
@@ -176,14 +175,13 @@ static void withdraw(tempi_node_comm *node, tempi_blocks *out, tempi_coll_offers
     tempi_post_withdrawn(offer->post);
 }
 
-/* Those that receivers have told a place for. */
-static void store_invited(tempi_node_comm *node, const tempi_blocks *out,
-                          const tempi_coll_offers *offers)
+/* Those that receivers have told a place for. Not under the lock of starts: it takes long. */
+static void store_invited(tempi_node_comm *node, const tempi_blocks *out, tempi_coll_offers *offers)
 {
     for (int i = 0; i < offers->n; ++i) {
         const tempi_coll_offer *o = &offers->open[i];
-        if (!o->described)
-            (void)tempi_post_store(node->posts, o->to, o->post, &out->ops[o->first]);
+        if (!o->described && tempi_post_store(node->posts, o->to, o->post, &out->ops[o->first]))
+            offers->storing += o->post->packing;
     }
 }
 
@@ -215,8 +213,8 @@ int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_
     const double now = tempi_clock();
     if (idle && offers->since == 0)
         offers->since = now;
+    store_invited(node, out, offers);
     if (tempi_lock_try(&owner->starting)) {
-        store_invited(node, out, offers);
         for (int i = 0; i < offers->n; ++i) {
             const tempi_coll_offer *o = &offers->open[i];
             const bool late = idle && !tempi_post_is_over(o->post) &&
@@ -234,9 +232,9 @@ bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tem
 {
     const double now = tempi_clock();
     bool settled = true;
+    store_invited(node, out, offers);
     if (!tempi_lock_try(&owner->starting))
         return false;
-    store_invited(node, out, offers);
     for (int i = 0; i < offers->n; ++i) {
         const tempi_coll_offer *o = &offers->open[i];
         tempi_post *post = o->post;

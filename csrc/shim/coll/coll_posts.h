@@ -20,7 +20,8 @@ typedef struct tempi_coll_offer {
 typedef struct tempi_coll_offers {
     tempi_coll_offer *open; /* owned; for as many processes as that, one each */
     int room, n;
-    double since; /* when they were all that was left to wait for; 0: not yet */
+    double storing; /* seconds, of all that this process has stored where receivers told it to */
+    double since;   /* when they were all that was left to wait for; 0: not yet */
     tempi_post_tails tails;
 } tempi_coll_offers;
 
@@ -46,14 +47,14 @@ typedef struct tempi_coll_sending {
 int tempi_coll_posts_send(tempi_node_comm *node, tempi_post_name name,
                           const tempi_coll_sending *sending);
 
-/* Drops offers that were read, and packs what receivers have refused. `idle`: nothing else is left
- * to wait for; then one that its receiver does not read for as long as packing takes is withdrawn
- * and packed. `owner`: it holds the lock under which messages are sent. Returns
- * MPI_SUCCESS or an error; offers->n is 0 when all are settled. */
+/* Drops offers that were read, stores what receivers have told a place for, and packs what
+ * receivers have refused. `idle`: nothing else is left to wait for; then one that its receiver does
+ * not read for as long as packing takes is withdrawn and packed. `owner`: it holds the lock under
+ * which messages are sent. Returns MPI_SUCCESS or an error; offers->n is 0 when all are settled. */
 int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_blocks *out,
                            tempi_coll_offers *offers, bool idle);
-/* Packs what receivers have refused, or may refuse yet, and all tails. False: it is to be called
- * again, as another thread holds that lock, or a device is reading. */
+/* Stores likewise, and packs what receivers have refused, or may refuse yet, and all tails. False:
+ * it is to be called again, as another thread holds that lock, or a device is reading. */
 bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tempi_post_name name,
                               tempi_blocks *out, tempi_coll_offers *offers);
 /* After an error: the receivers are told of it. */

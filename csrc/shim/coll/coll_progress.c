@@ -161,24 +161,39 @@ static void tell_time(tempi_coll_request *r, tempi_arrival *a, tempi_post *post,
 }
 
 enum { PATIENCES = 2 }; /* times as long as packing takes */
+#define GAP 50e-6       /* seconds: what is longer between two looks is not all waiting */
 
-/* It waits for the sender to store it; then this process reads it, as the sender may do anything
- * else. */
-static void await_store(const tempi_arrival *a, tempi_post *post)
+/* How long the process has moved bytes of the request, so far. */
+static double own_work(const tempi_coll_request *r)
 {
-    if (a->invited > 0 && tempi_clock() - a->invited > PATIENCES * post->patience)
+    return r->busy + r->offers.storing;
+}
+
+/* It waits for the sender to begin to store it; then this process reads it, as the sender may do
+ * anything else. */
+static void await_store(const tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
+{
+    if (a->looked == 0 || !tempi_post_is_invited(post))
+        return;
+    const double now = tempi_clock(), work = own_work(r),
+                 gap = now - a->looked - (work - a->worked);
+    a->waited += gap > GAP ? GAP : gap > 0 ? gap : 0;
+    a->looked = now;
+    a->worked = work;
+    if (a->waited > PATIENCES * post->patience)
         (void)tempi_post_uninvite(post);
 }
 
-/* Reads what is offered, or tells the sender where to store it: true, or where it was refused. It
- * is to be looked at again. */
-static bool is_left_to_sender(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
+/* Reads what is offered, or tells the sender where to store it. False: then, and where it was
+ * refused, it is to be looked at again. */
+static bool read_offered(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
 {
     const tempi_op *blocks = r->in.ops + a->first;
-    if (a->invited > 0 || !tempi_post_invite_to(r->node->posts, a->source, post, blocks, a->n))
-        return !tempi_post_read(r->node->posts, a->source, post, blocks, a->n);
-    a->invited = tempi_clock();
-    return true;
+    if (a->looked > 0 || !tempi_post_invite_to(r->node->posts, a->source, post, blocks, a->n))
+        return tempi_post_read(r->node->posts, a->source, post, blocks, a->n);
+    a->looked = tempi_clock();
+    a->worked = own_work(r);
+    return false;
 }
 
 static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
@@ -187,27 +202,27 @@ static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
         a->post = post;
         return;
     }
-    await_store(a, post);
+    await_store(r, a, post);
     const bool timed = post->course.timed || post->course.streamed;
-    double start = timed ? tempi_clock() : 0;
+    const double start = timed ? tempi_clock() : 0;
     const tempi_post_kind kind = tempi_post_claim(post, false);
     int rc = MPI_SUCCESS;
     a->post = kind == TEMPI_POST_LATER ? post : NULL;
     if (kind != TEMPI_POST_LATER)
         rc = stage(r, a);
-    if (kind == TEMPI_POST_OFFERED && rc == MPI_SUCCESS && is_left_to_sender(r, a, post))
+    if (kind == TEMPI_POST_OFFERED && rc == MPI_SUCCESS && !read_offered(r, a, post))
         a->post = post;
     if (a->post)
         return;
     if (kind == TEMPI_POST_PACKED && rc == MPI_SUCCESS)
         rc = unpack(r, a, post);
-    if (kind == TEMPI_POST_OFFERED && a->invited > 0)
-        start = a->invited; /* it has waited in vain */
     if (r->error == MPI_SUCCESS)
         r->error = rc;
     a->came += post->bytes;
     a->ended = post->bytes < 0 || a->came >= post->whole;
     r->left -= a->ended;
+    a->unpacking += a->waited;
+    a->waited = 0;
     if (timed)
         tell_time(r, a, post, tempi_clock() - start);
     tempi_post_take(r->node->posts, a->source, post);

@@ -18,7 +18,9 @@ typedef struct tempi_arrival {
     bool claimed;         /* for the device, which reads it */
     bool ended;
     double unpacking; /* seconds, of what was timed */
-    double invited;   /* when the sender was told where to store it; 0: it was not */
+    double looked;    /* last, at whether the sender stores it; 0: it was not told where */
+    double worked;    /* seconds of this process with the request, until then */
+    double waited;    /* seconds for that, without them */
 } tempi_arrival;
 
 typedef struct tempi_coll_request {

@@ -53,6 +53,8 @@ static int move_own(tempi_coll_request *r)
     const double start = timed ? tempi_clock() : 0;
     const bool fits = tempi_block_move_own(r->node, &r->out, &r->in);
     r->busy = timed ? tempi_clock() - start : 0;
+    if (r->node->posts) /* there are others */
+        tempi_post_took_own(r->node->posts, r->busy);
     if (fits)
         return MPI_SUCCESS;
     tempi_lib.Comm_call_errhandler(r->out.comm, MPI_ERR_TRUNCATE);
@@ -255,7 +257,7 @@ int tempi_coll_start_kept(tempi_coll_request *r, const tempi_collective *call)
         tempi_arrival *a = &r->arrivals[i];
         a->post = NULL;
         a->came = 0;
-        a->unpacking = a->invited = 0;
+        a->unpacking = a->looked = a->waited = 0;
         a->claimed = a->ended = false;
     }
     r->left = r->narrivals;

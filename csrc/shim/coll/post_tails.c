@@ -46,7 +46,7 @@ static void send(tempi_node_comm *node, tempi_post_name name, int to, tempi_post
 static bool send_error(tempi_node_comm *node, tempi_post_name name, int to)
 {
     void *data;
-    tempi_post *post = tempi_post_new(node->posts, to, -1, NULL, -1, &data);
+    tempi_post *post = tempi_post_new(node->posts, to, -1, NULL, -1, false, &data);
     if (post)
         send(node, name, to, post);
     return post != NULL;
