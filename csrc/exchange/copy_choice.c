@@ -14,6 +14,8 @@ enum {
     AGAIN_ALL = 3,    /* of so many times one is for ways that are far behind, too */
     FAR = 2,          /* times the best one */
     AGAIN_SETTLED = 16 * AGAIN_FIRST, /* flows from which on trials are rare */
+    SOON = 12, /* flows after which a way that was the best is looked at again, and again */
+    LATER = 60,
     LASTING = 16,    /* flows: some that others on these cores delay are no change */
     SILENT = 4,      /* flows of a follower after which a leader's last choice is old */
     SHORT_SIZES = 2, /* classes of flows that take only some times as long as to read the clocks */
@@ -30,6 +32,8 @@ static const int64_t sizes[TEMPI_COPY_SIZES - 1] = {32 << 10, 128 << 10, 1 << 20
 /* If the level is so many times what it was, or was so many times what it is, other ways are tried
  * as often as at first. */
 static const float CHANGED = 1.5F;
+/* Times the level: a way's cost that rose in a few flows. */
+static const float SUDDEN = 1.1F;
 /* Times the best way's cost: of such a one it cannot be told whether it is better. To change the
  * way takes time: the two processes do so one after the other, and find other lines in their
  * caches. */
@@ -89,21 +93,37 @@ static tempi_copy_way best_of(const float *cost, unsigned ways)
     return best;
 }
 
-/* The best one, or the one that was, if it is near. */
-static tempi_copy_way take_best(knowledge *known, unsigned ways)
+/* The best one, or the one that was, if it is near. One that was the best for long may have had
+ * only some slow flows, as of a processor that had other work. */
+static tempi_copy_way take_best(knowledge *known, unsigned ways, uint32_t flow)
 {
     const float *cost = known->cost;
-    const tempi_copy_way best = best_of(cost, ways);
-    if (!is_among(ways, known->best) || cost[known->best] > NEAR * cost[best])
-        known->best = (uint8_t)best;
-    return known->best;
+    const tempi_copy_way best = best_of(cost, ways), last = known->best;
+    if (is_among(ways, last) && cost[last] <= NEAR * cost[best])
+        return last;
+    if (flow - known->since > LATER) {
+        known->looks = cost[last] > SUDDEN * known->level;
+        known->former = (uint8_t)last;
+        known->since = flow;
+    }
+    return known->best = (uint8_t)best;
+}
+
+/* What was known of such a way is forgotten soon after it was replaced, and once again later. */
+static void forget_slow_flows(knowledge *known, uint32_t flow)
+{
+    const uint32_t since = flow - known->since;
+    if (!known->looks || (since != SOON && since != LATER))
+        return;
+    known->samples[known->former] = 0;
+    known->cost[known->former] = known->cost[known->best]; /* not too far behind to be tried */
 }
 
 /* The best way, or now and then another one. */
 static tempi_chosen_way again(knowledge *known, unsigned ways, int class, uint32_t flow)
 {
     const float *cost = known->cost;
-    const tempi_copy_way best = take_best(known, ways);
+    const tempi_copy_way best = take_best(known, ways, flow);
     const uint32_t every = flow < 8 * AGAIN_FIRST ? AGAIN_FIRST
                            : flow < AGAIN_SETTLED ? 2 * AGAIN_FIRST
                                                   : AGAIN,
@@ -139,6 +159,7 @@ static tempi_chosen_way measured(tempi_copy_choice *choice, int class, unsigned 
     const float *cost = known->cost;
     const uint32_t flow = known->flows++;
     int8_t *trying = &known->trying;
+    forget_slow_flows(known, flow);
     if (flow % TEMPI_COPY_TRIALS == 0)
         *trying = (int8_t)untried(cost, known->samples, ways);
     return *trying >= 0 && is_among(ways, (tempi_copy_way)*trying)
@@ -235,6 +256,12 @@ static void take_sample(float *known, int samples, float cost, bool rare)
         *known += (less(cost, 2 * *known) - *known) / (rare ? 2 : 6);
 }
 
+static void begin_again(knowledge *known)
+{
+    known->since -= known->flows; /* as long ago as before */
+    known->flows = 0;
+}
+
 /* A flow took so much by the best way. If that lasts, the flows have changed, or the machine. */
 static void note_level(knowledge *known, float cost)
 {
@@ -243,7 +270,7 @@ static void note_level(knowledge *known, float cost)
     if (known->flows < AGAIN_SETTLED)
         *settled = *level;
     else if (*level > CHANGED * *settled || *settled > CHANGED * *level)
-        known->flows = 0;
+        begin_again(known);
 }
 
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,

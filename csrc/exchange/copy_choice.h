@@ -57,7 +57,9 @@ typedef struct tempi_copy_choice {
         int8_t trying;                    /* a way; -1: it knows enough of all */
         uint8_t latest;                   /* way of the flows that have ended */
         uint8_t best;                     /* taken, unless another one is tried */
-        uint32_t flows;
+        uint8_t former;                   /* one that was the best for long before */
+        bool looks;                       /* at that again */
+        uint32_t flows, since;            /* since when it is not, in flows */
         uint32_t heard; /* the leader's last word, and own flows since it changed */
         uint32_t silent;
         tempi_chosen_way planned; /* of the next flow */

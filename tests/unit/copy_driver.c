@@ -10,6 +10,8 @@
  *                                    so many in which all ways took longer and another one was best
  *     equals FLOWS SEED CLASS        prints how often of a thousand flows the way changes, of two
  *                                    that cost as much
+ *     burst FLOWS SEED CLASS         after so many flows the best way is slow in some; prints in
+ *                                    how many of the next thousand, by 300 of them, it is taken
  *     guess CLASS                    prints the way of a flow of which nothing is known but in
  *                                    another choice, before and after that is the first guess
  *     parts FOLDER                   prints what is learned of messages in two parts
@@ -164,6 +166,23 @@ static int equals(int flows, uint64_t seed, int class)
         last = way;
     }
     printf("%d\n", (int)(1000LL * changes / flows));
+    return 0;
+}
+
+static int burst(int flows, uint64_t seed, int class)
+{
+    enum { SLOW = 20, AFTER = 300 };
+    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
+    tempi_copy_choice choice = {0};
+    const double cost[] = {1, 1.35, 1.7, 1.6}, slow[] = {3, 1.35, 1.7, 1.6};
+    int best = 0;
+    for (int i = 0; i < flows; ++i)
+        (void)one_flow(&choice, class, cost, 4, &d);
+    for (int i = 0; i < SLOW; ++i)
+        (void)one_flow(&choice, class, slow, 4, &d);
+    for (int i = 0; i < AFTER; ++i)
+        best += one_flow(&choice, class, cost, 4, &d) == TEMPI_COPY_TWICE;
+    printf("%d\n", 1000 * best / AFTER);
     return 0;
 }
 
@@ -346,6 +365,8 @@ int main(int argc, char **argv)
         return others(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 5 && strcmp(what, "equals") == 0)
         return equals(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
+    if (argc == 5 && strcmp(what, "burst") == 0)
+        return burst(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 3 && strcmp(what, "guess") == 0)
         return guess(atoi(argv[2]));
     if (argc == 4 && strcmp(what, "class") == 0)

@@ -80,6 +80,13 @@ def test_the_way_changes_for_trials_alone_if_ways_cost_as_much(driver: Path, siz
     assert all(10 < int(output(driver, "equals", 3000, seed, size)) < most for seed in range(1, 6))
 
 
+@pytest.mark.parametrize("size", [SHORT, LONG])
+@pytest.mark.parametrize("flows", [200, 1000])
+def test_the_best_way_comes_back_soon_after_some_slow_flows(driver: Path, flows: int, size: int) -> None:
+    """A processor was busy with something else, say: the way was replaced, and nothing else has changed."""
+    assert all(int(output(driver, "burst", flows, seed, size)) > 800 for seed in range(1, 6))
+
+
 def test_what_is_known_elsewhere_is_a_first_guess(driver: Path) -> None:
     """The way that is the first without a guess is the slower one, and tried in the first three flows with one."""
     assert output(driver, "guess", LONG).split() == ["0", *"000111", "0"]

@@ -161,7 +161,8 @@ static void tell_time(tempi_coll_request *r, tempi_arrival *a, tempi_post *post,
 }
 
 enum { PATIENCES = 2 }; /* times as long as packing takes */
-#define GAP 50e-6       /* seconds: what is longer between two looks is not all waiting */
+/* Seconds between two looks: what is longer is not all waiting. */
+static const double GAP = 50e-6;
 
 /* How long the process has moved bytes of the request, so far. */
 static double own_work(const tempi_coll_request *r)
