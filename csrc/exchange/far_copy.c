@@ -1,7 +1,6 @@
 #include "exchange/far_copy.h"
 #include "exchange/block_bytes.h"
 #include "exchange/piece_buffer.h"
-#include "exchange/single_copy.h"
 
 enum {
     /* Bytes of own runs. The kernel takes longer for each shorter one than it takes to copy them
@@ -80,4 +79,13 @@ bool tempi_far_write(pid_t process, tempi_nest_walk *to, const tempi_op *block)
         return in_pieces(write_piece, process, to, block);
     tempi_nest_begin(&from, &own);
     return tempi_single_copy_write(process, &from, to, block->n);
+}
+
+bool tempi_far_store(const tempi_probe *there, const tempi_nest_shape *place, const tempi_op *block)
+{
+    tempi_nest_walk to;
+    if (!tempi_single_copy_reaches(there))
+        return false;
+    tempi_nest_begin(&to, place);
+    return tempi_far_write((pid_t)there->process, &to, block);
 }

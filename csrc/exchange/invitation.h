@@ -20,8 +20,10 @@ typedef struct tempi_invitation {
     tempi_nest_shape shape; /* no runs: the block goes the other ways */
 } tempi_invitation;
 
-/* Tells where these blocks of that call are to be stored, if that is one long block with long
- * runs. Always by the same process. */
+/* Where others may store these blocks: false, unless that is one long block with long runs. */
+bool tempi_invitation_place(const tempi_op *blocks, int64_t n, tempi_nest_shape *place);
+/* Tells where these blocks of that call are to be stored, if they may be. Always by the same
+ * process. */
 void tempi_invite(tempi_invitation *own, uint64_t call, const tempi_op *blocks, int64_t n);
 /* The receiver has come to that call. */
 bool tempi_invitation_is_there(const tempi_invitation *of, uint64_t call);

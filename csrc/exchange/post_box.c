@@ -269,7 +269,8 @@ static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_
 {
     const int class = tempi_copy_class(post->bytes, offer ? offer->bytes : 0,
                                        offer ? offer->runs : 0);
-    unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
+    const unsigned packs = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
+    unsigned ways = packs;
     if (class < 0)
         return false;
     if (offer && offer->bytes == post->bytes && class >= TEMPI_COPY_OFFERED) {
@@ -278,8 +279,7 @@ static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_
             ways |= 1u << TEMPI_COPY_STORED;
     }
     choose(box, to, class, ways, post);
-    const uint8_t way = post->course.way;
-    return way == TEMPI_COPY_ONCE || way == TEMPI_COPY_STORED || way == TEMPI_COPY_MAPPED;
+    return (packs >> post->course.way & 1) == 0;
 }
 
 static uint64_t shapes_bytes(int n)
@@ -488,16 +488,6 @@ bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t 
     return true;
 }
 
-static bool store_at(const tempi_probe *receiver, const tempi_nest_shape *place,
-                     const tempi_op *block)
-{
-    tempi_nest_walk at;
-    tempi_nest_begin(&at, place);
-    return receiver && block->n == place->run * place->runs &&
-           tempi_single_copy_reaches(receiver) &&
-           tempi_far_write((pid_t)receiver->process, &at, block);
-}
-
 bool tempi_post_store(tempi_post_box *box, int to, tempi_post *post, const tempi_op *blocks)
 {
     if (!is_to_be_stored(post) || !tempi_post_begin_store(post))
@@ -506,7 +496,10 @@ bool tempi_post_store(tempi_post_box *box, int to, tempi_post *post, const tempi
     /* behind the message: another thread may send, and so find its place anew */
     const tempi_nest_shape *shapes = (const tempi_nest_shape *)(const void *)(post + 1),
                            place = shapes[1];
-    const bool stored = store_at(probe_of(box, to), &place, &blocks[shapes[0].block]);
+    const tempi_op *block = &blocks[shapes[0].block];
+    const tempi_probe *receiver = probe_of(box, to);
+    const bool stored = receiver && block->n == place.run * place.runs &&
+                        tempi_far_store(receiver, &place, block);
     if (!stored)
         __atomic_store_n(&box->outboxes[to].unstorable, true, __ATOMIC_RELAXED);
     post->packing = tempi_clock() - start;
@@ -560,12 +553,9 @@ const void *tempi_post_description(tempi_post_box *box, int from, const tempi_po
 bool tempi_post_invite_to(tempi_post_box *box, int from, tempi_post *post, const tempi_op *blocks,
                           int64_t n)
 {
-    tempi_nest_shape own;
-    if (!is_to_be_stored(post) || n != 1 || blocks[0].n != post->bytes ||
-        !tempi_nest_describe(&blocks[0], &own) || own.run < TEMPI_COPY_RUN_LEAST)
-        return false;
-    tempi_nest_shape *shapes = tempi_post_place(&box->memory, from, post->data, 0);
-    if (!shapes)
+    tempi_nest_shape own, *shapes = tempi_post_place(&box->memory, from, post->data, 0);
+    if (!shapes || !is_to_be_stored(post) || !tempi_invitation_place(blocks, n, &own) ||
+        blocks[0].n != post->bytes)
         return false;
     shapes[1] = own;
     tempi_post_invite(post);

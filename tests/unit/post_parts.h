@@ -1,10 +1,11 @@
-/* post_parts.h: the bytes of messages, and one that is longer than may wait for its receiver; for
- * post_driver.c. */
+/* post_parts.h: sizes and bytes of messages, their memory, and one that is longer than may wait for
+ * its receiver; for post_driver.c. */
 #ifndef TEMPI_TEST_POST_PARTS_H
 #define TEMPI_TEST_POST_PARTS_H
 
 #include "dice.h"
 #include "exchange/post_box.h"
+#include "failing_calls.h"
 #include "tempi.h"
 
 #include <string.h>
@@ -23,6 +24,44 @@ static void check(uint64_t key, const char *data, int64_t n)
     for (int64_t at = 0; at < n; at += WORD, key += STEP)
         if (memcmp(data + at, &key, (size_t)(n - at < WORD ? n - at : WORD)) != 0)
             fail("wrong bytes");
+}
+
+/* -1: the message says that there is none. */
+static int64_t size_of(uint64_t key)
+{
+    static const int64_t limits[] = {0,     1,     255,   256,    257,    4096,   65535, 65536,
+                                     65537, 81920, 81921, 262143, 262144, 262145, 300000};
+    dice d = {key};
+    const int64_t kind = draw(&d, 0, 399);
+    if (kind < 8)
+        return draw(&d, 1 << 20, 6 << 20);
+    if (kind < 40)
+        return limits[draw(&d, 0, (int64_t)(sizeof limits / sizeof *limits) - 1)];
+    return kind < 60 ? -1 : draw(&d, 0, kind < 100 ? 50000 : 700);
+}
+
+/* Of the sender's own; it stays until the message is over, if that offers it. */
+static char *memory_of(uint64_t key, int64_t n, unsigned access, tempi_offer *offer)
+{
+    const bool maps = key >> 8 & 1 && !calls.shares && calls.which == FAULTY;
+    char *memory = maps ? tempi_mapped_allocate(n) : NULL;
+    if (!memory)
+        memory = malloc((size_t)n);
+    const int64_t half = n / 2;
+    const tempi_op blocks[2] = {{.mem = memory, .n = half}, {.mem = memory + half, .n = n - half}};
+    put(key, memory, n);
+    const tempi_op whole = {.mem = memory, .n = n};
+    if (key >> 9 & 1)
+        tempi_offer_describe(&whole, 1, access, offer);
+    else
+        tempi_offer_describe(blocks, 2, access, offer);
+    return memory;
+}
+
+static void release(char *memory)
+{
+    if (!tempi_mapped_free(memory))
+        free(memory);
 }
 
 /* What process 0 sends next of it. Returns its bytes; 0: there is no room. */

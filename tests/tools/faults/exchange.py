@@ -165,9 +165,9 @@ FAULTS = (
     Fault(
         "exchange",
         "a sender that stores does not make sure of the receiver",
-        "csrc/exchange/invitation.c",
-        "    if (!tempi_single_copy_reaches(&of->process))",
-        "    if (of->process.process == 0)",
+        "csrc/exchange/far_copy.c",
+        "    if (!tempi_single_copy_reaches(there))",
+        "    if (there->process == 0)",
         ("tests/unit/test_exchange_native.py",),
     ),
     Fault(
