@@ -8,7 +8,9 @@ enum {
     RUN_SHORT = 32, /* bytes; the next classes begin at four times as many */
     BY_RUN_MOST = TEMPI_COPY_CLASSES / TEMPI_COPY_SIZES - 1,
     /* Of each way at first: in two rounds, as all is still cold in the first one. */
-    SAMPLES = 2 * (TEMPI_COPY_TRIALS - 1),
+    COLD = 2, /* flows of a way, one after the other, that do not count */
+    SAMPLES = 2 * (TEMPI_COPY_TRIALS - COLD),
+    TRIED = COLD + 1, /* flows of a later trial */
     AGAIN = 128,      /* flows after which another way is tried again */
     AGAIN_FIRST = 24, /* more often at first */
     AGAIN_ALL = 3,    /* of so many times one is for ways that are far behind, too */
@@ -16,6 +18,7 @@ enum {
     AGAIN_SETTLED = 16 * AGAIN_FIRST, /* flows from which on trials are rare */
     SOON = 12, /* flows after which a way that was the best is looked at again, and again */
     LATER = 60,
+    SETTLING = 64,   /* flows from which on the level is compared with what it was */
     LASTING = 16,    /* flows: some that others on these cores delay are no change */
     SILENT = 4,      /* flows of a follower after which a leader's last choice is old */
     SHORT_SIZES = 2, /* classes of flows that take only some times as long as to read the clocks */
@@ -31,7 +34,7 @@ static const int64_t sizes[TEMPI_COPY_SIZES - 1] = {32 << 10, 128 << 10, 1 << 20
 
 /* If the level is so many times what it was, or was so many times what it is, other ways are tried
  * as often as at first. */
-static const float CHANGED = 1.5F;
+static const float CHANGED = 1.45F;
 /* Times the level: a way's cost that rose in a few flows. */
 static const float SUDDEN = 1.1F;
 /* Times the best way's cost: of such a one it cannot be told whether it is better. To change the
@@ -131,7 +134,7 @@ static tempi_chosen_way again(knowledge *known, unsigned ways, int class, uint32
     const unsigned others = ways & ~(1u << best),
                    rivals = times % AGAIN_ALL == 0 ? others
                                                    : within(cost, others, FAR * cost[best]);
-    if (rivals && flow % every < TEMPI_COPY_TRIALS)
+    if (rivals && flow % every < TRIED)
         return (tempi_chosen_way){
             in_turn(rivals, times % AGAIN_ALL == 0 ? times / AGAIN_ALL : times), true};
     return (tempi_chosen_way){best, class % TEMPI_COPY_SIZES >= SHORT_SIZES || flow % TIMED == 0};
@@ -245,7 +248,7 @@ static float less(float a, float b)
     return a < b ? a : b;
 }
 
-/* `rare`: of a trial, which has few samples. */
+/* `rare`: of a trial, which has one sample. */
 static void take_sample(float *known, int samples, float cost, bool rare)
 {
     if (samples == 1)
@@ -253,7 +256,15 @@ static void take_sample(float *known, int samples, float cost, bool rare)
     else if (samples <= SAMPLES)
         *known = less(cost, *known);
     else /* of more than twice as much a process may have lost its core meanwhile */
-        *known += (less(cost, 2 * *known) - *known) / (rare ? 2 : 6);
+        *known += (less(cost, 2 * *known) - *known) / (rare ? 1.5F : 6);
+}
+
+/* Whether enough flows before this one have gone the same way. */
+static bool is_warm(knowledge *known, tempi_copy_way way)
+{
+    known->row = (uint8_t)(known->latest == way ? known->row + (known->row <= COLD) : 1);
+    known->latest = (uint8_t)way;
+    return known->row > COLD;
 }
 
 static void begin_again(knowledge *known)
@@ -262,15 +273,27 @@ static void begin_again(knowledge *known)
     known->flows = 0;
 }
 
+/* What is known of the others is of the time before: they will have changed likewise. */
+static void scale_others(knowledge *known, float times)
+{
+    for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way)
+        if (way != known->best)
+            known->cost[way] *= times;
+}
+
 /* A flow took so much by the best way. If that lasts, the flows have changed, or the machine. */
 static void note_level(knowledge *known, float cost)
 {
     float *level = &known->level, *settled = &known->settled;
-    *level = *level > 0 ? *level + (less(cost, 2 * *level) - *level) / LASTING : cost;
-    if (known->flows < AGAIN_SETTLED)
+    const bool settles = known->flows < SETTLING;
+    *level = *level > 0 ? *level + (less(cost, 2 * *level) - *level) / (settles ? 4 : LASTING)
+                        : cost;
+    if (settles) {
         *settled = *level;
-    else if (*level > CHANGED * *settled || *settled > CHANGED * *level)
+    } else if (*level > CHANGED * *settled || *settled > CHANGED * *level) {
+        scale_others(known, *level / *settled);
         begin_again(known);
+    }
 }
 
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,
@@ -279,9 +302,8 @@ void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, 
     knowledge *known = &choice->classes[class];
     uint8_t *samples = &known->samples[way];
     const float cost = (float)(seconds / (double)bytes);
-    const bool warm = known->latest == way && known->flows > 1, best = known->best == way;
-    known->latest = (uint8_t)way;
-    if (!warm)
+    const bool best = known->best == way;
+    if (!is_warm(known, way))
         return;
     *samples = (uint8_t)(*samples + (*samples <= SAMPLES));
     take_sample(&known->cost[way], *samples, cost, !best);

@@ -4,7 +4,8 @@
  * fastest depends on the processor, on the caches that two cores share, and on the kernel's cost of
  * each run; so the sender times them on the program's own calls, for each receiver, length of runs
  * and size, and now and then a slower one again: in three flows one after the other, of which the
- * first warms caches and pages.
+ * first two do not count. They warm caches and pages, and may take memory whose lines the receiver
+ * does not hold yet, unlike those that follow.
  *
  * The two flows of a pair should go the same way. A process that reads the memory of the other one
  * does not pack meanwhile: in unlike ways the two wait for each other in turn, for twice as long.
@@ -26,7 +27,7 @@ typedef enum tempi_copy_way {
 } tempi_copy_way;
 
 enum {
-    TEMPI_COPY_TRIALS = 3, /* flows of a way, one after the other */
+    TEMPI_COPY_TRIALS = 4, /* flows of a way, one after the other, at first */
     TEMPI_COPY_SIZES = 5,  /* classes for each length of runs */
     TEMPI_COPY_CLASSES = 7 * TEMPI_COPY_SIZES,
     TEMPI_COPY_OFFERED = TEMPI_COPY_SIZES, /* the first class of flows with blocks to offer */
@@ -56,6 +57,7 @@ typedef struct tempi_copy_choice {
         uint8_t samples[TEMPI_COPY_WAYS]; /* or more */
         int8_t trying;                    /* a way; -1: it knows enough of all */
         uint8_t latest;                   /* way of the flows that have ended */
+        uint8_t row;                      /* how many of them, one after the other; or more */
         uint8_t best;                     /* taken, unless another one is tried */
         uint8_t former;                   /* one that was the best for long before */
         bool looks;                       /* at that again */
@@ -92,7 +94,7 @@ void tempi_copy_tell(tempi_copy_lead *lead, int class, tempi_copy_way way, uint6
 /* What is known of that class in another choice is a first guess, if there is nothing here. */
 void tempi_copy_guess(tempi_copy_choice *choice, int class, const tempi_copy_choice *other);
 /* Both processes together, or the longer one, took so many seconds for a flow of that class. Counts
- * if the one before went the same way. */
+ * if the two before went the same way. */
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,
                       int64_t bytes);
 /* How a sender should store such a flow that it must pack: with non-temporal stores? */

@@ -10,6 +10,8 @@
  *                                    so many in which all ways took longer and another one was best
  *     equals FLOWS SEED CLASS        prints how often of a thousand flows the way changes, of two
  *                                    that cost as much
+ *     warming FLOWS SEED CLASS       prints how many of a thousand flows go the best way, not one
+ *                                    whose second flow in a row is faster than those that follow
  *     burst FLOWS SEED CLASS         after so many flows the best way is slow in some; prints in
  *                                    how many of the next thousand, by 300 of them, it is taken
  *     guess CLASS                    prints the way of a flow of which nothing is known but in
@@ -166,6 +168,28 @@ static int equals(int flows, uint64_t seed, int class)
         last = way;
     }
     printf("%d\n", (int)(1000LL * changes / flows));
+    return 0;
+}
+
+/* The first flow of a way is slow, the second one may be fast, as it takes memory whose lines the
+ * receiver does not hold. */
+static int warming(int flows, uint64_t seed, int class)
+{
+    enum { BYTES = 1 << 20 };
+    static const double cost[2][3] = {{3, 0.6, 1.3}, {3, 1, 1}};
+    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
+    tempi_copy_choice choice = {0};
+    int best = 0, row = 0, last = -1;
+    for (int i = 0; i < flows; ++i) {
+        const tempi_chosen_way one = tempi_copy_choose(&choice, class, 3, NULL, 0, NULL);
+        row = (int)one.way == last ? row + 1 : 0;
+        last = (int)one.way;
+        best += last == 1;
+        if (one.timed)
+            tempi_copy_learn(&choice, class, one.way,
+                             1e-4 * cost[last][row < 2 ? row : 2] * noise(&d), BYTES);
+    }
+    printf("%d\n", (int)(1000LL * best / flows));
     return 0;
 }
 
@@ -365,6 +389,8 @@ int main(int argc, char **argv)
         return others(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 5 && strcmp(what, "equals") == 0)
         return equals(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
+    if (argc == 5 && strcmp(what, "warming") == 0)
+        return warming(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 5 && strcmp(what, "burst") == 0)
         return burst(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 3 && strcmp(what, "guess") == 0)

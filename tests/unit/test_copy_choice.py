@@ -70,9 +70,19 @@ def test_a_way_that_is_sometimes_fast_does_not_win(driver: Path, seed: int, size
 
 
 @pytest.mark.parametrize("size", [SHORT, LONG])
-def test_another_way_is_found_when_flows_come_that_all_ways_are_faster_with(driver: Path, size: int) -> None:
+@pytest.mark.parametrize(("flows", "least"), [(1000, 850), (300, 700)])
+def test_another_way_is_found_when_flows_come_that_all_ways_are_faster_with(
+    driver: Path, flows: int, least: int, size: int
+) -> None:
     """What was learned of slower flows does not keep the way that is best now from its trials."""
-    assert all(int(output(driver, "others", 1000, seed, size)) > 850 for seed in range(1, 6))
+    assert all(int(output(driver, "others", flows, seed, size)) > least for seed in range(1, 6))
+
+
+@pytest.mark.parametrize("size", [SHORT, LONG])
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_the_second_flow_of_a_way_does_not_speak_for_those_that_follow(driver: Path, seed: int, size: int) -> None:
+    """It may take memory whose lines the other process does not hold."""
+    assert int(output(driver, "warming", 2000, seed, size)) > 930
 
 
 @pytest.mark.parametrize(("size", "most"), [(SHORT, 34), (LONG, 40)])

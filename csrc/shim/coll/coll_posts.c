@@ -186,7 +186,7 @@ static void store_invited(tempi_node_comm *node, const tempi_blocks *out, tempi_
 }
 
 /* Drops those that are over. */
-static int settle(tempi_node_comm *node, tempi_coll_offers *offers, double now)
+static int settle(tempi_node_comm *node, tempi_coll_offers *offers)
 {
     int result = MPI_SUCCESS, left = 0;
     for (int i = 0; i < offers->n; ++i) {
@@ -197,8 +197,6 @@ static int settle(tempi_node_comm *node, tempi_coll_offers *offers, double now)
         }
         if (post->bytes < 0)
             result = MPI_ERR_NO_MEM;
-        if (post->nshapes > 0) /* it was read */
-            post->packing = offers->since > 0 ? now - offers->since : 0;
         if (post->described > 0)
             tempi_offer_was_accepted(tempi_post_pause(node->posts, offers->open[i].to));
         tempi_post_unwatch(post);
@@ -224,7 +222,7 @@ int tempi_coll_offers_look(tempi_node_comm *node, tempi_node_comm *owner, tempi_
         }
         tempi_lock_release(&owner->starting);
     }
-    return settle(node, offers, now);
+    return settle(node, offers);
 }
 
 bool tempi_coll_offers_settle(tempi_node_comm *node, tempi_node_comm *owner, tempi_post_name name,

@@ -170,19 +170,28 @@ static double own_work(const tempi_coll_request *r)
     return r->busy + r->offers.storing;
 }
 
-/* It waits for the sender to begin to store it; then this process reads it, as the sender may do
- * anything else. */
+/* It waits for the sender to store it. If that one does not begin, this process reads it: the
+ * sender may do anything else. */
 static void await_store(const tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
 {
-    if (a->looked == 0 || !tempi_post_is_invited(post))
+    if (a->looked == 0)
         return;
-    const double now = tempi_clock(), work = own_work(r),
-                 gap = now - a->looked - (work - a->worked);
+    const double now = tempi_clock(), work = own_work(r) - a->worked, gap = now - a->looked - work;
     a->waited += gap > GAP ? GAP : gap > 0 ? gap : 0;
     a->looked = now;
-    a->worked = work;
-    if (a->waited > PATIENCES * post->patience)
+    a->meanwhile += work;
+    a->worked += work;
+    if (a->waited > PATIENCES * post->patience && tempi_post_is_invited(post))
         (void)tempi_post_uninvite(post);
+}
+
+/* Seconds that it has waited beside the sender's storing, of which this process has done its own
+ * work meanwhile, or could have. */
+static double wait_of(const tempi_arrival *a, const tempi_post *post, bool stored)
+{
+    const double storing = stored ? post->packing - a->meanwhile : 0,
+                 wait = a->waited - (storing > 0 ? storing : 0);
+    return wait > 0 ? wait : 0;
 }
 
 /* Reads what is offered, or tells the sender where to store it. False: then, and where it was
@@ -222,8 +231,8 @@ static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
     a->came += post->bytes;
     a->ended = post->bytes < 0 || a->came >= post->whole;
     r->left -= a->ended;
-    a->unpacking += a->waited;
-    a->waited = 0;
+    a->unpacking += wait_of(a, post, kind == TEMPI_POST_IN_PLACE);
+    a->waited = a->meanwhile = 0;
     if (timed)
         tell_time(r, a, post, tempi_clock() - start);
     tempi_post_take(r->node->posts, a->source, post);

@@ -21,6 +21,7 @@ typedef struct tempi_arrival {
     double looked;    /* last, at whether the sender stores it; 0: it was not told where */
     double worked;    /* seconds of this process with the request, until then */
     double waited;    /* seconds for that, without them */
+    double meanwhile; /* those of them since it was told */
 } tempi_arrival;
 
 typedef struct tempi_coll_request {

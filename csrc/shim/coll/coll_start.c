@@ -257,7 +257,7 @@ int tempi_coll_start_kept(tempi_coll_request *r, const tempi_collective *call)
         tempi_arrival *a = &r->arrivals[i];
         a->post = NULL;
         a->came = 0;
-        a->unpacking = a->looked = a->waited = 0;
+        a->unpacking = a->looked = a->waited = a->meanwhile = 0;
         a->claimed = a->ended = false;
     }
     r->left = r->narrivals;
