@@ -7,8 +7,8 @@
 enum {
     RUN_SHORT = 32, /* bytes; the next classes begin at four times as many */
     BY_RUN_MOST = TEMPI_COPY_CLASSES / TEMPI_COPY_SIZES - 1,
-    /* Of each way at first: in two rounds, as all is still cold in the first one. */
     COLD = 2, /* flows of a way, one after the other, that do not count */
+    /* Of each way at first: in two rounds, as all is still cold in the first one. */
     SAMPLES = 2 * (TEMPI_COPY_TRIALS - COLD),
     TRIED = COLD + 1, /* flows of a later trial */
     AGAIN = 128,      /* flows after which another way is tried again */
@@ -18,7 +18,7 @@ enum {
     AGAIN_SETTLED = 16 * AGAIN_FIRST, /* flows from which on trials are rare */
     SOON = 12, /* flows after which a way that was the best is looked at again, and again */
     LATER = 60,
-    SETTLING = 64,   /* flows from which on the level is compared with what it was */
+    SETTLING = 24,   /* samples of the level, from which on it is compared with what it was */
     LASTING = 16,    /* flows: some that others on these cores delay are no change */
     SILENT = 4,      /* flows of a follower after which a leader's last choice is old */
     SHORT_SIZES = 2, /* classes of flows that take only some times as long as to read the clocks */
@@ -35,6 +35,8 @@ static const int64_t sizes[TEMPI_COPY_SIZES - 1] = {32 << 10, 128 << 10, 1 << 20
 /* If the level is so many times what it was, or was so many times what it is, other ways are tried
  * as often as at first. */
 static const float CHANGED = 1.45F;
+/* Of the first samples of the level: all is still cold, and other ways are tried. */
+static const float FIRST_PART = 0.25F;
 /* Times the level: a way's cost that rose in a few flows. */
 static const float SUDDEN = 1.1F;
 /* Times the best way's cost: of such a one it cannot be told whether it is better. To change the
@@ -269,6 +271,7 @@ static bool is_warm(knowledge *known, tempi_copy_way way)
 
 static void begin_again(knowledge *known)
 {
+    known->noted = 0;
     known->since -= known->flows; /* as long ago as before */
     known->flows = 0;
 }
@@ -285,13 +288,14 @@ static void scale_others(knowledge *known, float times)
 static void note_level(knowledge *known, float cost)
 {
     float *level = &known->level, *settled = &known->settled;
-    const bool settles = known->flows < SETTLING;
-    *level = *level > 0 ? *level + (less(cost, 2 * *level) - *level) / (settles ? 4 : LASTING)
-                        : cost;
+    const bool first = known->noted == 0, settles = known->noted < SETTLING;
+    const float part = known->noted < LASTING ? FIRST_PART : 1.0F / LASTING;
+    *level = first ? cost : *level + part * (less(cost, 2 * *level) - *level);
     if (settles) {
+        ++known->noted;
         *settled = *level;
     } else if (*level > CHANGED * *settled || *settled > CHANGED * *level) {
-        scale_others(known, *level / *settled);
+        scale_others(known, known->cost[known->best] / *settled);
         begin_again(known);
     }
 }
@@ -315,7 +319,7 @@ void tempi_copy_guess(tempi_copy_choice *choice, int class, const tempi_copy_cho
 {
     const knowledge *from = &other->classes[class];
     knowledge *to = &choice->classes[class];
-    if (to->flows > 0 || from->flows == 0)
+    if (to->flows > 0 || to->level > 0 || from->level == 0)
         return;
     memcpy(to->cost, from->cost, sizeof to->cost);
     memcpy(to->samples, from->samples, sizeof to->samples);

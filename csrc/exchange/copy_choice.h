@@ -58,6 +58,7 @@ typedef struct tempi_copy_choice {
         int8_t trying;                    /* a way; -1: it knows enough of all */
         uint8_t latest;                   /* way of the flows that have ended */
         uint8_t row;                      /* how many of them, one after the other; or more */
+        uint8_t noted;                    /* samples of the level, or more */
         uint8_t best;                     /* taken, unless another one is tried */
         uint8_t former;                   /* one that was the best for long before */
         bool looks;                       /* at that again */
@@ -94,7 +95,7 @@ void tempi_copy_tell(tempi_copy_lead *lead, int class, tempi_copy_way way, uint6
 /* What is known of that class in another choice is a first guess, if there is nothing here. */
 void tempi_copy_guess(tempi_copy_choice *choice, int class, const tempi_copy_choice *other);
 /* Both processes together, or the longer one, took so many seconds for a flow of that class. Counts
- * if the two before went the same way. */
+ * if the two learned before went the same way. */
 void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, double seconds,
                       int64_t bytes);
 /* How a sender should store such a flow that it must pack: with non-temporal stores? */

@@ -46,8 +46,8 @@ typedef struct tempi_post {
     int32_t nshapes;             /* of the offer; 0: the bytes are packed, or a device's */
     int32_t described;           /* bytes of the description for a device; 0: they are packed */
     double patience;             /* seconds after which an offer may be withdrawn */
-    double packing;              /* seconds, by the sender: of an offer, for which it waited, or
-                                    with which it stored it */
+    double packing;              /* seconds, by the sender: of an offer, with the wait before, if it
+                                    was withdrawn, or with which it stored it; 0: it was read */
     double unpacking;            /* by the receiver, before it is taken; both with earlier parts,
                                     of a streamed one with all that it has done meanwhile */
 } tempi_post;

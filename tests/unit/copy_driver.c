@@ -12,6 +12,8 @@
  *                                    that cost as much
  *     warming FLOWS SEED CLASS       prints how many of a thousand flows go the best way, not one
  *                                    whose second flow in a row is faster than those that follow
+ *     late FLOWS SEED CLASS          after a hundred flows that are chosen before one of them has
+ *                                    ended: prints how many of a thousand go the best way
  *     burst FLOWS SEED CLASS         after so many flows the best way is slow in some; prints in
  *                                    how many of the next thousand, by 300 of them, it is taken
  *     guess CLASS                    prints the way of a flow of which nothing is known but in
@@ -190,6 +192,25 @@ static int warming(int flows, uint64_t seed, int class)
                              1e-4 * cost[last][row < 2 ? row : 2] * noise(&d), BYTES);
     }
     printf("%d\n", (int)(1000LL * best / flows));
+    return 0;
+}
+
+/* Of which none ends before some are chosen. */
+static int late(int flows, uint64_t seed, int class)
+{
+    enum { BYTES = 1 << 20, LATE = 100 };
+    static const double cost[] = {2, 1.5, 1};
+    dice d = {seed * 0x9E3779B97F4A7C15u | 1};
+    tempi_copy_choice choice = {0};
+    int best = 0;
+    tempi_copy_way way[LATE];
+    for (int i = 0; i < LATE; ++i)
+        way[i] = tempi_copy_choose(&choice, class, 7, NULL, 0, NULL).way;
+    for (int i = 0; i < LATE; ++i)
+        tempi_copy_learn(&choice, class, way[i], 1e-4 * cost[way[i]] * noise(&d), BYTES);
+    for (int i = 0; i < flows; ++i)
+        best += one_flow(&choice, class, cost, 3, &d) == TEMPI_COPY_PACKED;
+    printf("%d\n", 1000 * best / flows);
     return 0;
 }
 
@@ -391,6 +412,8 @@ int main(int argc, char **argv)
         return equals(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 5 && strcmp(what, "warming") == 0)
         return warming(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
+    if (argc == 5 && strcmp(what, "late") == 0)
+        return late(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 5 && strcmp(what, "burst") == 0)
         return burst(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 3 && strcmp(what, "guess") == 0)

@@ -85,6 +85,11 @@ def test_the_second_flow_of_a_way_does_not_speak_for_those_that_follow(driver: P
     assert int(output(driver, "warming", 2000, seed, size)) > 930
 
 
+@pytest.mark.parametrize("size", [SHORT, LONG])
+def test_the_best_way_is_found_if_many_flows_are_chosen_before_one_has_ended(driver: Path, size: int) -> None:
+    assert all(int(output(driver, "late", 30, seed, size)) > 500 for seed in range(1, 6))
+
+
 @pytest.mark.parametrize(("size", "most"), [(SHORT, 34), (LONG, 40)])
 def test_the_way_changes_for_trials_alone_if_ways_cost_as_much(driver: Path, size: int, most: int) -> None:
     assert all(10 < int(output(driver, "equals", 3000, seed, size)) < most for seed in range(1, 6))

@@ -185,12 +185,12 @@ static void await_store(const tempi_coll_request *r, tempi_arrival *a, tempi_pos
         (void)tempi_post_uninvite(post);
 }
 
-/* Seconds that it has waited beside the sender's storing, of which this process has done its own
- * work meanwhile, or could have. */
+/* Seconds that it has waited beyond the longer one of the sender's storing and its own work. */
 static double wait_of(const tempi_arrival *a, const tempi_post *post, bool stored)
 {
-    const double storing = stored ? post->packing - a->meanwhile : 0,
-                 wait = a->waited - (storing > 0 ? storing : 0);
+    const double storing = stored ? post->packing : 0,
+                 longer = storing > a->meanwhile ? storing : a->meanwhile,
+                 wait = a->waited + a->meanwhile - longer;
     return wait > 0 ? wait : 0;
 }
 
@@ -232,7 +232,7 @@ static void receive(tempi_coll_request *r, tempi_arrival *a, tempi_post *post)
     a->ended = post->bytes < 0 || a->came >= post->whole;
     r->left -= a->ended;
     a->unpacking += wait_of(a, post, kind == TEMPI_POST_IN_PLACE);
-    a->waited = a->meanwhile = 0;
+    a->looked = a->waited = a->meanwhile = 0;
     if (timed)
         tell_time(r, a, post, tempi_clock() - start);
     tempi_post_take(r->node->posts, a->source, post);
