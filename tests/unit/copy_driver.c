@@ -17,7 +17,9 @@
  *     burst FLOWS SEED CLASS         after so many flows the best way is slow in some; prints in
  *                                    how many of the next thousand, by 300 of them, it is taken
  *     guess CLASS                    prints the way of a flow of which nothing is known but in
- *                                    another choice, before and after that is the first guess
+ *                                    another choice, before and after that is the first guess, then
+ *                                    of one of which more is known; and whether this is still known
+ *                                    when its trials begin again
  *     parts FOLDER                   prints what is learned of messages in two parts
  *     alike FOLDER TURNS SEED        prints in how many turns both messages of a pair went the same
  *                                    way, and in how many they were offered; then, of as many turns
@@ -246,7 +248,10 @@ static int guess(int class)
     for (int i = 0; i < 500; ++i)
         (void)one_flow(&none, class, (double[]){1, 2}, 2, &d);
     tempi_copy_guess(&none, class, &known); /* it knows more */
-    printf("%d\n", one_flow(&none, class, (double[]){1, 2}, 2, &d));
+    printf("%d ", one_flow(&none, class, (double[]){1, 2}, 2, &d));
+    none.classes[class].flows = 0; /* as if its trials began again */
+    tempi_copy_guess(&none, class, &known);
+    printf("%d\n", none.classes[class].cost[0] < none.classes[class].cost[1]);
     return 0;
 }
 

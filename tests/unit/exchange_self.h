@@ -306,7 +306,7 @@ static void check_localities(void)
     while (call < 20)
         time_flow(&end, ++call, 200, true);
     end.choice[0].classes[1].flows = 2;
-    end.choice[0].classes[1].cost[TEMPI_COPY_TWICE] = 5;
+    end.choice[0].classes[1].level = end.choice[0].classes[1].cost[TEMPI_COPY_TWICE] = 5;
     if (tempi_ring_choice(&end, false, 1) != &end.choice[1] ||
         tempi_ring_choice(&end, true, 1) != &end.alone[1] ||
         end.choice[1].classes[0].cost[TEMPI_COPY_TWICE] != 201.0F)
