@@ -58,7 +58,7 @@ typedef struct tempi_copy_choice {
         int8_t trying;                    /* a way; -1: it knows enough of all */
         uint8_t latest;                   /* way of the flows that have ended */
         uint8_t row;                      /* how many of them, one after the other; or more */
-        uint8_t noted;                    /* samples of the level, or more */
+        uint8_t noted;                    /* samples of the level since they began; or more */
         uint8_t best;                     /* taken, unless another one is tried */
         uint8_t former;                   /* one that was the best for long before */
         bool looks;                       /* at that again */
