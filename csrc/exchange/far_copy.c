@@ -6,9 +6,7 @@ enum {
     /* Bytes of own runs. The kernel takes longer for each shorter one than it takes to copy them
      * once more within the caches. */
     READ_RUN_LEAST = 512,
-    WRITE_RUN_LEAST = 2 << 10,
-    /* It stays in a level 2 cache. A call of the kernel takes as long as to copy some KiB. */
-    PIECE = 128 << 10
+    WRITE_RUN_LEAST = 2 << 10
 };
 
 /* The buffer as a nest. */
@@ -44,9 +42,10 @@ typedef bool piece_fn(pid_t process, tempi_nest_walk *far, const tempi_op *block
 
 static bool in_pieces(piece_fn *move, pid_t process, tempi_nest_walk *far, const tempi_op *block)
 {
+    const int64_t most = tempi_piece_bytes();
     tempi_piece_buffer piece;
     bool done = true;
-    tempi_piece_open(&piece, block->n < PIECE ? block->n : PIECE);
+    tempi_piece_open(&piece, block->n < most ? block->n : most);
     for (int64_t at = 0, n; at < block->n && done; at += n) {
         n = block->n - at < piece.size ? block->n - at : piece.size;
         done = move(process, far, block, at, n, piece.bytes);

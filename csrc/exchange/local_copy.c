@@ -12,9 +12,6 @@ enum {
     LINE = 64,
     BOTH_RUN = 512,     /* bytes; runs that are so long on both sides are copied one by one */
     SELF_RUN = 2 << 10, /* the same of one side */
-    /* Packed bytes: they stay in a level 2 cache. To begin a piece misses the caches, tables
-     * above all. */
-    PIECE = 128 << 10,
     /* Lines of a block's turn: those of both sides stay there until the blocks that share them had
      * their turns. Blocks in turns. */
     TURN = 1024,
@@ -161,7 +158,7 @@ static bool copy_all(const tempi_op *from, const tempi_op *to, int64_t n, bool n
     bool fits = true;
     for (int64_t i = 0; i < n; ++i) {
         pair one = {&from[i], &to[i], minimum(from[i].n, to[i].n), 0};
-        one.step = minimum(one.n, PIECE);
+        one.step = minimum(one.n, tempi_piece_bytes());
         const int64_t turn = n > 1 ? minimum(turn_of(&from[i]), turn_of(&to[i])) : 0;
         fits &= from[i].n <= to[i].n;
         if (turn > 0 && turn < one.n) {

@@ -1,6 +1,10 @@
 #include "exchange/piece_buffer.h"
 
+#include "pack/pack.h"
+
 #include <stdlib.h>
+
+enum { LEAST = 128 << 10, MOST = 1 << 20 };
 
 static void *heap_get(int64_t bytes)
 {
@@ -26,6 +30,12 @@ void *tempi_exchange_get(int64_t bytes)
 void tempi_exchange_put(void *buffer)
 {
     memory.put(buffer);
+}
+
+int64_t tempi_piece_bytes(void)
+{
+    const int64_t cache = tempi_core_cache_bytes();
+    return cache < LEAST ? LEAST : cache < MOST ? cache : MOST;
 }
 
 void tempi_piece_open(tempi_piece_buffer *piece, int64_t n)

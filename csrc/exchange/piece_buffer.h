@@ -17,6 +17,9 @@ typedef struct tempi_piece_buffer {
     _Alignas(64) char small[4 << 10];
 } tempi_piece_buffer;
 
+/* Packed bytes of such a piece: as many as the level 2 cache has, within bounds. To begin a piece
+ * misses the caches, tables and both layouts above all, but longer ones leave that cache. */
+int64_t tempi_piece_bytes(void);
 /* For pieces of n bytes; without memory for them piece->size is less. */
 void tempi_piece_open(tempi_piece_buffer *piece, int64_t n);
 void tempi_piece_close(tempi_piece_buffer *piece);

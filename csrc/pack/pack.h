@@ -95,6 +95,8 @@ bool tempi_copy_between(const tempi_op *from, const tempi_op *to, bool nontempor
 
 /* Bytes of the last-level cache, or those that a virtual machine may expect of it. */
 int64_t tempi_cache_bytes(void);
+/* Bytes of the level 2 cache, which is a core's own in most processors. */
+int64_t tempi_core_cache_bytes(void);
 
 /* Sets the back end for operations that are not the host's; without one they return
  * TEMPI_ERR_UNSUPPORTED. */

@@ -39,6 +39,11 @@ bool tempi_between_next(tempi_between *b)
     return false;
 }
 
+int64_t tempi_core_cache_bytes(void)
+{
+    return 512 << 10;
+}
+
 void tempi_copy_nontemporal(void *to, const void *from, int64_t n)
 {
     memcpy(to, from, (size_t)n);

@@ -26,3 +26,10 @@ def test_a_virtual_machine_of_few_processors_expects_no_more_than_their_share() 
     size = int((CACHE / "size").read_text(encoding="ascii").removesuffix("K\n")) << 10
     sharers = bin(int((CACHE / "shared_cpu_map").read_text(encoding="ascii").replace(",", ""), 16)).count("1")
     assert lib.tempi_cache_bytes() == (min(size, CORE * sharers) if is_virtual() else size)
+
+
+def test_the_cache_of_a_core_is_as_large_as_the_system_says() -> None:
+    core = CACHE.with_name("index2") / "size"
+    if not core.exists():
+        pytest.skip("the system does not tell of a level 2 cache")
+    assert lib.tempi_core_cache_bytes() == int(core.read_text(encoding="ascii").removesuffix("K\n")) << 10
