@@ -104,7 +104,7 @@ static struct tempi_timed_flow *timed_flow(tempi_flow *flow)
 /* Packs the whole flow, for the receiver to read. False: there is no memory for that. */
 static bool pack_all(tempi_flow *flow, tempi_offer *out)
 {
-    flow->packed = tempi_exchange_get(flow->bytes);
+    flow->packed = tempi_exchange_get_read(flow->bytes);
     if (!flow->packed)
         return false;
     advance(flow, flow->packed, NULL, flow->bytes);

@@ -13,18 +13,26 @@ static void *heap_get(int64_t bytes)
 
 static struct {
     void *(*get)(int64_t bytes);
+    void *(*get_read)(int64_t bytes);
     void (*put)(void *memory);
-} memory = {heap_get, free};
+} memory = {heap_get, heap_get, free};
 
-void tempi_exchange_use(void *(*get)(int64_t bytes), void (*put)(void *buffer))
+void tempi_exchange_use(void *(*get)(int64_t bytes), void *(*get_read)(int64_t bytes),
+                        void (*put)(void *buffer))
 {
     memory.get = get;
+    memory.get_read = get_read;
     memory.put = put;
 }
 
 void *tempi_exchange_get(int64_t bytes)
 {
     return memory.get(bytes);
+}
+
+void *tempi_exchange_get_read(int64_t bytes)
+{
+    return memory.get_read(bytes);
 }
 
 void tempi_exchange_put(void *buffer)

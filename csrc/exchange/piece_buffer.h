@@ -24,10 +24,13 @@ int64_t tempi_piece_bytes(void);
 void tempi_piece_open(tempi_piece_buffer *piece, int64_t n);
 void tempi_piece_close(tempi_piece_buffer *piece);
 
-/* Where buffers of an exchange come from: malloc and free, if these are not set. */
-void tempi_exchange_use(void *(*get)(int64_t bytes), void (*put)(void *buffer));
+/* Where buffers of an exchange come from: malloc and free, if these are not set. `get_read`: those
+ * that another process reads. */
+void tempi_exchange_use(void *(*get)(int64_t bytes), void *(*get_read)(int64_t bytes),
+                        void (*put)(void *buffer));
 /* NULL: there is no memory. */
 void *tempi_exchange_get(int64_t bytes);
+void *tempi_exchange_get_read(int64_t bytes);
 void tempi_exchange_put(void *buffer);
 
 #endif

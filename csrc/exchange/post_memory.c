@@ -1,4 +1,5 @@
 #include "exchange/post_memory.h"
+#include "exchange/rest.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ enum {
 _Static_assert(TEMPI_POST_CLASSES == 30 * STEPS, "to the largest region");
 
 typedef tempi_post_view view;
+typedef struct tempi_post_list list;
 
 /* ---- mapping --------------------------------------------------------------------------------- */
 
@@ -92,14 +94,48 @@ static int class_of(uint64_t *bytes)
     return (log - LEAST_LOG) * STEPS + (int)(steps - STEPS);
 }
 
-static uint64_t pop(tempi_post_memory *memory, uint64_t *list, uint64_t room)
+/* The start of a block that is not in use. */
+typedef struct idle_block {
+    uint64_t next;  /* place, of the list's last one it is anything */
+    uint64_t since; /* memory->given, when it was */
+} idle_block;
+
+static uint64_t pop(tempi_post_memory *memory, list *from, uint64_t room)
 {
-    const uint64_t place = *list;
-    const uint64_t *next = place ? tempi_post_own_place(memory, place, room) : NULL;
-    if (!next)
+    const uint64_t place = from->first;
+    const idle_block *block = place ? tempi_post_own_place(memory, place, room) : NULL;
+    if (!block)
         return 0;
-    *list = *next;
+    from->first = place == from->last ? 0 : block->next;
     return place;
+}
+
+/* Blocks in use were given out after this one, if they come back in their order. */
+static void push(tempi_post_memory *memory, list *to, uint64_t place, uint64_t room)
+{
+    idle_block *block = tempi_post_own_place(memory, place, room);
+    *block = (idle_block){.next = to->first, .since = memory->given - memory->used};
+    to->last = to->first ? to->last : place;
+    to->first = place;
+}
+
+/* Behind those that are there. */
+static void append(tempi_post_memory *memory, list *to, uint64_t place, uint64_t room)
+{
+    if (to->first == 0) {
+        push(memory, to, place, room);
+        return;
+    }
+    idle_block *block = tempi_post_own_place(memory, place, room),
+               *last = tempi_post_own_place(memory, to->last, room);
+    block->since = memory->given - memory->used;
+    last->next = to->last = place;
+}
+
+static bool has_rested(tempi_post_memory *memory, const list *from, uint64_t room)
+{
+    const idle_block *block = tempi_post_own_place(memory, from->first, room);
+    return block && (room < TEMPI_REST_LEAST || memory->given - block->since >= TEMPI_REST);
 }
 
 static uint64_t cut(tempi_post_memory *memory, uint64_t room)
@@ -115,9 +151,9 @@ static uint64_t cut(tempi_post_memory *memory, uint64_t room)
     return memory->at - room;
 }
 
-static uint64_t long_block(tempi_post_memory *memory, uint64_t room, uint64_t *without)
+static uint64_t long_block(tempi_post_memory *memory, uint64_t room, list *without)
 {
-    uint64_t place = *without;
+    uint64_t place = without->first;
     if (place != 0)
         return allocate(memory, place + page(), room) ? pop(memory, without, room) : 0;
     place = memory->top;
@@ -131,6 +167,19 @@ static uint64_t long_block(tempi_post_memory *memory, uint64_t room, uint64_t *w
     return place;
 }
 
+static uint64_t new_block(tempi_post_memory *memory, int class, uint64_t room)
+{
+    return room > SHORT ? long_block(memory, room, &memory->without[class]) : cut(memory, room);
+}
+
+static uint64_t used_block(tempi_post_memory *memory, int class, uint64_t room)
+{
+    const uint64_t place = pop(memory, &memory->free[class], room);
+    if (place != 0 && room > SHORT)
+        memory->idle -= room;
+    return place;
+}
+
 uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_t shift,
                               uint64_t *room)
 {
@@ -138,38 +187,38 @@ uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_
     if (bytes > REGION / 2)
         return 0;
     const int class = class_of(room);
-    if (memory->free[class] != 0) {
-        if (*room > SHORT)
-            memory->idle -= *room;
-        return pop(memory, &memory->free[class], *room);
+    const list *used = &memory->free[class];
+    const bool any = used->first != 0, rested = any && has_rested(memory, used, *room);
+    uint64_t place = rested ? 0 : new_block(memory, class, *room);
+    if (place == 0 && any)
+        place = used_block(memory, class, *room);
+    if (place != 0) {
+        memory->given += *room;
+        memory->used += *room;
     }
-    return *room > SHORT ? long_block(memory, *room, &memory->without[class]) : cut(memory, *room);
+    return place;
 }
 
 void tempi_post_block_put(tempi_post_memory *memory, uint64_t place, uint64_t room)
 {
-    uint64_t size = room;
-    const int class = class_of(&size);
-    uint64_t *list = &memory->free[class], *block = tempi_post_own_place(memory, place, room);
+    const int class = class_of(&room);
+    memory->used -= room;
     if (room > SHORT && memory->idle + room > TEMPI_POST_KEPT) {
         give_pages_back(memory, place + page(), room);
-        list = &memory->without[class];
-    } else if (room > SHORT) {
-        memory->idle += room;
+        push(memory, &memory->without[class], place, room);
+        return;
     }
-    *block = *list;
-    *list = place;
+    memory->idle += room > SHORT ? room : 0;
+    (room < TEMPI_REST_LEAST ? push : append)(memory, &memory->free[class], place, room);
 }
 
 /* But for the first page, where the list is. */
 static void empty_class(tempi_post_memory *memory, int class, uint64_t room)
 {
     for (uint64_t place; (place = pop(memory, &memory->free[class], room)) != 0;) {
-        uint64_t *block = tempi_post_own_place(memory, place, room);
         give_pages_back(memory, place + page(), room);
         memory->idle -= room;
-        *block = memory->without[class];
-        memory->without[class] = place;
+        push(memory, &memory->without[class], place, room);
     }
 }
 

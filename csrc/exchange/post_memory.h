@@ -3,7 +3,8 @@
  *
  * A place is an offset in a region. A block is memory of a size class, four to each power of two.
  * Short blocks are cut from slabs; longer ones are slabs of their own, with a page more. Slabs are
- * mapped when they are used first, on both sides, and stay mapped.
+ * mapped when they are used first, on both sides, and stay mapped. A block rests (rest.h) before
+ * it is used again, or there is a new one.
  *
  * Memory is allocated before it is used: where shared memory is exhausted that fails, and no store
  * does. A long block that is not in use gives back its pages, if many are not. */
@@ -34,9 +35,12 @@ typedef struct tempi_post_memory {
     uint64_t top;           /* where the next slab begins */
     uint64_t at, end;       /* of the slab that short blocks are cut from */
     uint64_t idle;          /* bytes of long blocks that are not in use and have pages */
-    /* The first block of each class that is not in use: each begins with the place of the next.
-     * `without`: those that gave back their pages, but for the first. */
-    uint64_t free[TEMPI_POST_CLASSES], without[TEMPI_POST_CLASSES];
+    uint64_t given, used;   /* bytes of all blocks: given out so far, and in use */
+    /* The blocks of each class that are not in use, the longest at rest first. `without`: those
+     * that gave back their pages, but for the first. */
+    struct tempi_post_list {
+        uint64_t first, last; /* places; first is 0 if there is none */
+    } free[TEMPI_POST_CLASSES], without[TEMPI_POST_CLASSES];
 } tempi_post_memory;
 
 /* Makes the file. False: it could not. */

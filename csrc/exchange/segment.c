@@ -1,4 +1,5 @@
 #include "exchange/segment.h"
+#include "exchange/rest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -128,11 +129,19 @@ bool tempi_segment_allocate(int file, int64_t at, int64_t bytes)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Depends on the number of members alone, so that all of them get the same. */
+/* None to itself. */
+static int64_t rings_of(int members)
+{
+    return (int64_t)members * (members - 1);
+}
+
+/* The most for so many members. */
 static int64_t capacity_for(int members)
 {
-    const int64_t rings = (int64_t)members * members;
-    int64_t capacity = TEMPI_SEGMENT_RING_MOST;
+    const int64_t rings = rings_of(members);
+    int64_t capacity = TEMPI_REST;
+    while (capacity > TEMPI_SEGMENT_RING_ENOUGH && capacity * (members - 1) > TEMPI_REST)
+        capacity /= 2;
     while (capacity > TEMPI_SEGMENT_RING_LEAST && capacity * rings > TEMPI_SEGMENT_BYTES)
         capacity /= 2;
     return capacity;
@@ -150,11 +159,21 @@ static int64_t probes_bytes(int members)
     return (bytes + TEMPI_RING_ALIGN - 1) / TEMPI_RING_ALIGN * TEMPI_RING_ALIGN;
 }
 
-static tempi_segment sized(int members)
+static tempi_segment sized(int members, int64_t capacity)
 {
-    tempi_segment segment = {.members = members, .capacity = capacity_for(members)};
-    segment.bytes = probes_bytes(members) + step_of(&segment) * members * members;
+    tempi_segment segment = {.members = members, .capacity = capacity};
+    segment.bytes = probes_bytes(members) + step_of(&segment) * rings_of(members);
     return segment;
+}
+
+/* The next smaller one to try; false: that would be too short. */
+static bool shorten(tempi_segment *segment)
+{
+    const int64_t capacity = segment->capacity / 2;
+    if (capacity < TEMPI_SEGMENT_RING_ENOUGH)
+        return false;
+    *segment = sized(segment->members, capacity);
+    return true;
 }
 
 static void map(int file, tempi_segment *segment)
@@ -168,24 +187,35 @@ static void map(int file, tempi_segment *segment)
     segment->memory = memory;
 }
 
+static void create(const char *folder, tempi_segment *segment, char name[TEMPI_SEGMENT_NAME])
+{
+    const int file = tempi_segment_make_file(folder, segment->bytes, name);
+    if (file < 0)
+        return;
+    if (tempi_segment_allocate(file, 0, segment->bytes))
+        map(file, segment);
+    close(file);
+    if (!segment->memory)
+        tempi_segment_unlink(folder, name);
+}
+
 tempi_segment tempi_segment_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME])
 {
-    tempi_segment segment = sized(members);
-    const int file = tempi_segment_make_file(folder, segment.bytes, name);
-    if (file < 0)
-        return segment;
-    if (tempi_segment_allocate(file, 0, segment.bytes))
-        map(file, &segment);
-    close(file);
-    if (!segment.memory)
-        tempi_segment_unlink(folder, name);
+    tempi_segment segment = sized(members, capacity_for(members));
+    do
+        create(folder, &segment, name);
+    while (!segment.memory && shorten(&segment));
     return segment;
 }
 
+/* The file's length tells how long the rings are. */
 tempi_segment tempi_segment_open(const char *folder, int members, const char *name)
 {
-    tempi_segment segment = sized(members);
-    const int file = tempi_segment_open_file(folder, segment.bytes, name);
+    tempi_segment segment = sized(members, capacity_for(members));
+    int file;
+    do
+        file = tempi_segment_open_file(folder, segment.bytes, name);
+    while (file < 0 && shorten(&segment));
     if (file < 0)
         return segment;
     map(file, &segment);
@@ -217,9 +247,11 @@ tempi_probe *tempi_segment_probe(const tempi_segment *segment, int member)
 
 void tempi_segment_end(const tempi_segment *segment, int from, int to, tempi_ring_end *end)
 {
-    const int64_t index = (int64_t)from * segment->members + to;
+    const int64_t index = (int64_t)from * (segment->members - 1) + to - (to > from ? 1 : 0);
     char *at = segment->memory + probes_bytes(segment->members) + index * step_of(segment);
     memset(end, 0, sizeof *end);
+    if (from == to)
+        return;
     end->ring = (tempi_ring *)(void *)at;
     end->capacity = (uint64_t)segment->capacity;
 }

@@ -15,11 +15,12 @@
 
 enum {
     TEMPI_SEGMENT_NAME = 64,
-    /* Longer rings only push each other out of the caches (measured on Zen 4). */
-    TEMPI_SEGMENT_RING_MOST = 256 << 10,
+    /* Rings through which a process sends have TEMPI_REST together, each so much at least if there
+     * is memory. */
+    TEMPI_SEGMENT_RING_ENOUGH = 256 << 10,
     TEMPI_SEGMENT_RING_LEAST = 4 << 10,
     TEMPI_SEGMENT_BYTES = 16 << 20, /* all rings together, unless the shortest take more */
-    TEMPI_SEGMENT_MEMBERS = 128     /* the most: they take 70 MiB */
+    TEMPI_SEGMENT_MEMBERS = 128     /* the most: they take 69 MiB */
 };
 
 typedef struct tempi_segment {
@@ -40,7 +41,7 @@ int tempi_segment_open_file(const char *folder, int64_t bytes, const char *name)
 bool tempi_segment_allocate(int file, int64_t at, int64_t bytes);
 
 /* Creates the memory for so many processes; all of it is allocated, so that no later store fails.
- * On failure `memory` is NULL. */
+ * Rings are shorter if there is not enough. On failure `memory` is NULL. */
 tempi_segment tempi_segment_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME]);
 /* Maps it in another process; the creator's `members` must be the same. */
 tempi_segment tempi_segment_open(const char *folder, int members, const char *name);
@@ -50,7 +51,8 @@ void tempi_segment_close(tempi_segment *segment);
 
 /* Where each member leaves what the others need to read its memory. */
 tempi_probe *tempi_segment_probe(const tempi_segment *segment, int member);
-/* Begins *end, the sender's or the receiver's, of the ring from one member to another. */
+/* Begins *end, the sender's or the receiver's, of the ring from one member to another; to itself
+ * there is none. */
 void tempi_segment_end(const tempi_segment *segment, int from, int to, tempi_ring_end *end);
 
 #endif

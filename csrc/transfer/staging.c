@@ -12,7 +12,7 @@
 /* Size classes: four per power of two, from 256 bytes, so at most a quarter is wasted. */
 enum { SMALLEST_SHIFT = 8, STEPS = 4, CLASSES = (48 - SMALLEST_SHIFT) * STEPS, ALIGNMENT = 64 };
 
-typedef enum purpose { OUTGOING, INCOMING, PURPOSES } purpose;
+typedef enum purpose { OUTGOING, INCOMING, READ, PURPOSES } purpose;
 
 typedef struct header {
     int64_t capacity;
@@ -20,7 +20,13 @@ typedef struct header {
     int32_t class;
     purpose use;
     struct header *next;
+    int64_t since; /* pool.given, when it was */
 } header;
+
+/* Free buffers, those that are used next first. */
+typedef struct list {
+    header *first, *last;
+} list;
 
 _Static_assert(sizeof(header) <= ALIGNMENT, "the header fits in front of the aligned buffer");
 
@@ -29,12 +35,17 @@ _Static_assert(sizeof(header) <= ALIGNMENT, "the header fits in front of the ali
 enum { SHORT = 1 << 10, SHORT_CLASS = 2 * STEPS, SHORTS = 256, SHORTS_SHARE = 16 };
 /* With a smaller bound there are no thread caches. */
 enum { ROOM_FOR_THREADS = 16 << 20 };
+/* Bytes of other buffers before one is used again that another process has read; and their share of
+ * the bound at most. */
+enum { REST = 8 << 20, REST_SHARE = 16 };
 
 static struct {
     tempi_lock lock;
     int64_t used;   /* bytes in use, free short buffers included */
     int64_t cached; /* bytes in the free lists */
-    header *free[PURPOSES][CLASSES];
+    int64_t given;  /* bytes of buffers to be read, so far */
+    int64_t lent;   /* of those in use */
+    list free[PURPOSES][CLASSES];
     header *shorts;
     int64_t nshorts; /* free short buffers */
 } pool;
@@ -83,14 +94,32 @@ static int64_t drop_shorts(void)
     return bytes;
 }
 
-static void drop_list(header **list)
+static header *pop(list *from)
 {
-    while (*list) {
-        header *h = *list;
-        *list = h->next;
+    header *h = from->first;
+    if (h) {
+        from->first = h->next;
         pool.cached -= h->capacity;
-        drop(h);
     }
+    return h;
+}
+
+/* Those that are to be read rest: the longest at rest is used first. */
+static void push(list *to, header *h)
+{
+    const bool rests = h->use == READ && to->first;
+    header **at = rests ? &to->last->next : &to->first;
+    h->next = rests ? NULL : to->first;
+    *at = h;
+    if (!h->next)
+        to->last = h;
+    pool.cached += h->capacity;
+}
+
+static void drop_list(list *of)
+{
+    for (header *h; (h = pop(of)) != NULL;)
+        drop(h);
 }
 
 static void drop_cached(void)
@@ -169,6 +198,29 @@ static bool budget_take(int64_t bytes, int64_t capacity)
     return tempi_budget_take(bytes, capacity);
 }
 
+static bool has_rested(const header *h)
+{
+    const int64_t share = tempi_config.stage_max / REST_SHARE;
+    return h && pool.given - h->since >= (share < REST ? share : REST);
+}
+
+static void lend(const header *h)
+{
+    if (h->use != READ)
+        return;
+    pool.given += h->capacity;
+    pool.lent += h->capacity;
+}
+
+/* Buffers in use were given out after this one, if they come back in their order. */
+static void take_back(header *h)
+{
+    if (h->use != READ)
+        return;
+    pool.lent -= h->capacity;
+    h->since = pool.given - pool.lent;
+}
+
 static void *take(int64_t bytes, purpose use)
 {
     header *h = (uint64_t)bytes <= SHORT ? short_get() : NULL;
@@ -179,22 +231,23 @@ static void *take(int64_t bytes, purpose use)
     const int class = class_of(bytes);
     if (class >= CLASSES)
         return NULL;
+    if (class == SHORT_CLASS && use == READ)
+        use = OUTGOING;
     const int64_t capacity = class_capacity(class);
     if (!budget_take(bytes, capacity))
         return NULL;
     tempi_lock_acquire(&pool.lock);
-    header **list = &pool.free[use][class];
-    h = *list;
-    if (h) {
-        *list = h->next;
-        pool.cached -= capacity;
-    } else {
+    list *from = &pool.free[use][class];
+    h = use == READ && !has_rested(from->first) ? NULL : pop(from);
+    if (!h) {
         if (pool.used + pool.cached + capacity > tempi_config.stage_max)
             drop_cached();
         h = fresh(class, use, capacity);
     }
-    if (h)
+    if (h) {
         pool.used += capacity;
+        lend(h);
+    }
     tempi_lock_release(&pool.lock);
     if (!h)
         tempi_budget_give(capacity);
@@ -204,6 +257,11 @@ static void *take(int64_t bytes, purpose use)
 void *tempi_stage_get(int64_t bytes)
 {
     return take(bytes, OUTGOING);
+}
+
+void *tempi_stage_get_read(int64_t bytes)
+{
+    return take(bytes, READ);
 }
 
 /* Each buffer has room for it, so that sent and received bytes of a size share buffers. */
@@ -246,11 +304,9 @@ static void put(void *object)
     }
     const int64_t capacity = h->capacity;
     tempi_lock_acquire(&pool.lock);
-    header **list = &pool.free[h->use][h->class];
-    h->next = *list;
-    *list = h;
+    take_back(h);
+    push(&pool.free[h->use][h->class], h);
     pool.used -= capacity;
-    pool.cached += capacity;
     tempi_lock_release(&pool.lock);
     tempi_budget_give(capacity);
 }

@@ -8,6 +8,10 @@
 /* At least `bytes` bytes aligned to 64; NULL if that would exceed the bound, or memory is out.
  * bytes == 0 gives a valid pointer as well. */
 void *tempi_stage_get(int64_t bytes);
+/* The same for bytes that another process reads where they are, in memory that rests before it is
+ * written again: a line that the caches of the reader's core still have must be taken back first.
+ */
+void *tempi_stage_get_read(int64_t bytes);
 /* The same for received bytes, aligned to 32 where the library's copies would otherwise be slow
  * (base/copy_bytes.h). */
 void *tempi_stage_get_received(int64_t bytes);

@@ -427,14 +427,14 @@ static int as_threads(member *members, const tempi_segment *segment, int64_t cap
     return 0;
 }
 
-/* Waits until the others have made their offers, by a ring's memory that is not used yet. */
+/* Waits until the others have made their offers, by memory of a ring that a flow writes first. */
 static void meet(const tempi_segment *segment, int members)
 {
     tempi_ring_end end;
-    tempi_segment_end(segment, 0, 0, &end);
-    uint32_t *count = &end.ring->access;
+    tempi_segment_end(segment, 0, 1, &end);
+    int32_t *count = &end.ring->timed[TEMPI_RING_TIMED - 1].latency;
     __atomic_add_fetch(count, 1, __ATOMIC_ACQ_REL);
-    while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < (uint32_t)members)
+    while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < members)
         sched_yield();
 }
 

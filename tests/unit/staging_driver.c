@@ -1,7 +1,8 @@
 /* staging_driver.c: staging buffers in use at the same time, in random order, for the sanitizers.
  * Each is filled with its own byte, which must be unchanged when it is released; after the last
- * trim none may be left. Long ones for received bytes are never used for others until a trim. Exits
- * with 1 at the first error. */
+ * trim none may be left. Long ones for received bytes are never used for others until a trim. Those
+ * that others read are used again after a sixteenth of the bound, or 8 MiB, of others. Exits with 1
+ * at the first error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,9 +105,51 @@ static void take(int i)
     memset(buffers[i].data, buffers[i].value, size);
 }
 
+/* One at a time. */
+static void rest(int64_t bound, int64_t bytes, int others)
+{
+    void *first[256], *other = NULL;
+    tempi_config.stage_max = bound;
+    for (int i = 0; i < 3 * (others + 1); ++i) {
+        void *buffer = tempi_stage_get_read(bytes);
+        for (int k = 0; i <= others && k < i; ++k)
+            if (first[k] == buffer)
+                exit(1);
+        if (i <= others)
+            first[i] = buffer;
+        else if (first[i % (others + 1)] != buffer)
+            exit(1);
+        tempi_stage_put(buffer);
+        tempi_stage_put(other = tempi_stage_get(bytes));
+        if (other == buffer)
+            exit(1);
+    }
+    tempi_stage_trim();
+}
+
+/* Those of a call that come back together have rested when the next call needs them. */
+static void rest_together(void)
+{
+    void *first[32], *again[32];
+    for (int turn = 0; turn < 2; ++turn) {
+        void **buffers_of = turn ? again : first;
+        for (int i = 0; i < 32; ++i)
+            buffers_of[i] = tempi_stage_get_read(1 << 20);
+        for (int i = 0; i < 32; ++i)
+            tempi_stage_put(buffers_of[i]);
+    }
+    if (memcmp(first, again, sizeof first) != 0)
+        exit(1);
+    tempi_stage_trim();
+}
+
 int main(void)
 {
     int taken = 0;
+    rest(256 << 20, 64 << 10, 128);
+    rest(256 << 20, 1 << 20, 8);
+    rest(64 << 20, 64 << 10, 64);
+    rest_together();
     for (int step = 0; step < STEPS; step++) {
         const int i = (int)draw(BUFFERS);
         if (buffers[i].data)

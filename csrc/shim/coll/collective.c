@@ -40,7 +40,7 @@ void tempi_collective_start(void)
     learn_library();
     tempi_collectives = tempi_config.collectives == TEMPI_COLLECTIVES_AUTO;
     tempi_waiting_start();
-    tempi_exchange_use(tempi_stage_get, tempi_stage_put);
+    tempi_exchange_use(tempi_stage_get, tempi_stage_get_read, tempi_stage_put);
 }
 
 void tempi_collective_stop(void)

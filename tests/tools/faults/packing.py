@@ -248,6 +248,22 @@ FAULTS = (
     ),
     Fault(
         "transfer",
+        "memory that was read is used again at once",
+        "csrc/transfer/staging.c",
+        "return h && pool.given - h->since >= (share < REST ? share : REST);",
+        "return h != NULL;",
+        ("tests/unit/test_staging_native.py",),
+    ),
+    Fault(
+        "transfer",
+        "of memory that was read the newest is used first",
+        "csrc/transfer/staging.c",
+        "const bool rests = h->use == READ && to->first;",
+        "const bool rests = false;",
+        ("tests/unit/test_staging_native.py",),
+    ),
+    Fault(
+        "transfer",
         "copies that collide go as a whole",
         "csrc/base/copy_bytes.h",
         "if (n > TEMPI_COPY_BY_WORDS && tempi_copies_collide(dst, src)) {",

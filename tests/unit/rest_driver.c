@@ -1,0 +1,221 @@
+/* rest_driver.c: the memory that processes write and others read, for test_memory_rest.py.
+ *
+ *     rest FOLDER                       blocks of messages are used again after a rest
+ *     rings FOLDER MEMBERS BYTES        no file may be longer than BYTES; prints the length of a
+ *                                       ring, by the process that makes the memory and by another
+ *
+ * Exits with 1 at the first error. */
+#include "exchange/post_memory.h"
+#include "exchange/rest.h"
+#include "exchange/segment.h"
+#include "no_layouts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+
+enum { PLACES = 4096 };
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static bool refuses;
+
+int __real_posix_fallocate(int file, off_t at, off_t bytes);
+int __wrap_posix_fallocate(int file, off_t at, off_t bytes);
+int __wrap_posix_fallocate(int file, off_t at, off_t bytes)
+{
+    return refuses ? ENOSPC : __real_posix_fallocate(file, at, bytes);
+}
+
+typedef struct seen {
+    uint64_t places[PLACES];
+    int n;
+} seen;
+
+/* Whether it is a new one. */
+static bool note(seen *s, uint64_t place)
+{
+    for (int i = 0; i < s->n; ++i)
+        if (s->places[i] == place)
+            return false;
+    if (s->n == PLACES)
+        fail("too many places");
+    s->places[s->n++] = place;
+    return true;
+}
+
+static uint64_t get(tempi_post_memory *memory, uint64_t bytes)
+{
+    uint64_t room;
+    const uint64_t place = tempi_post_block_get(memory, bytes, 0, &room);
+    if (place == 0 || room < bytes)
+        fail("no block");
+    memset(tempi_post_own_place(memory, place, room), 1, bytes);
+    return place;
+}
+
+/* One block at a time: so many others before the first one again, and then all in their order. */
+static void one_at_a_time(tempi_post_memory *memory, uint64_t bytes)
+{
+    seen all = {.n = 0};
+    const int others = TEMPI_REST / (int)bytes;
+    for (int i = 0; i < 3 * (others + 1); ++i) {
+        const uint64_t place = get(memory, bytes);
+        tempi_post_block_put(memory, place, bytes);
+        if (i <= others && !note(&all, place))
+            fail("a block is used again before it has rested");
+        if (i > others && place != all.places[i % (others + 1)])
+            fail("not the block that has rested longest");
+    }
+}
+
+static void many_at_a_time(tempi_post_memory *memory, uint64_t bytes)
+{
+    enum { MANY = 100 };
+    seen all = {.n = 0};
+    for (int turn = 0; turn < 3; ++turn) {
+        uint64_t places[MANY];
+        for (int i = 0; i < MANY; ++i)
+            places[i] = get(memory, bytes);
+        for (int i = 0; i < MANY; ++i) {
+            if (note(&all, places[i]) && turn > 0)
+                fail("a new block, while others have rested");
+            tempi_post_block_put(memory, places[i], bytes);
+        }
+    }
+}
+
+/* Blocks of other lengths count as well. */
+static void in_turn(tempi_post_memory *memory)
+{
+    static const uint64_t sizes[] = {5 << 10, 24 << 10, 48 << 10, 160 << 10, 320 << 10};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    seen all = {.n = 0};
+    uint64_t bytes = 0;
+    for (int i = 0; i < 100 * SIZES; ++i) {
+        const uint64_t size = sizes[i % SIZES], place = get(memory, size);
+        bytes += note(&all, place) ? size : 0;
+        tempi_post_block_put(memory, place, size);
+    }
+    if (bytes < TEMPI_REST || bytes > TEMPI_REST + (1 << 20))
+        fail("not as much memory as rests");
+}
+
+/* Some at a time, of any length, that come back in any order: none has another one's memory. */
+static void in_any_order(tempi_post_memory *memory)
+{
+    enum { HELD = 40, STEPS = 4000 };
+    struct {
+        uint64_t place, bytes;
+        char value;
+    } held[HELD] = {{0}};
+    dice d = {7};
+    for (int step = 0; step < STEPS; ++step) {
+        const int64_t i = draw(&d, 0, HELD - 1);
+        const uint64_t bytes = held[i].bytes;
+        if (held[i].place == 0) {
+            held[i].bytes = (uint64_t)draw(&d, 64, (int64_t)64 << draw(&d, 1, 14));
+            held[i].place = get(memory, held[i].bytes);
+            held[i].value = (char)draw(&d, 0, 100);
+            memset(tempi_post_own_place(memory, held[i].place, held[i].bytes), held[i].value,
+                   held[i].bytes);
+            continue;
+        }
+        const char *at = tempi_post_own_place(memory, held[i].place, bytes);
+        for (uint64_t k = 0; k < bytes; ++k)
+            if (at[k] != held[i].value)
+                fail("a block has the memory of another one");
+        tempi_post_block_put(memory, held[i].place, bytes);
+        held[i].place = 0;
+    }
+}
+
+static void short_ones(tempi_post_memory *memory)
+{
+    const uint64_t first = get(memory, TEMPI_REST_LEAST / 2);
+    tempi_post_block_put(memory, first, TEMPI_REST_LEAST / 2);
+    if (get(memory, TEMPI_REST_LEAST / 2) != first)
+        fail("a short block rests");
+}
+
+static void without_memory(tempi_post_memory *memory)
+{
+    const uint64_t bytes = 192 << 10, first = get(memory, bytes);
+    tempi_post_block_put(memory, first, bytes);
+    refuses = true;
+    if (get(memory, bytes) != first)
+        fail("a block rests, though there is no other one");
+    refuses = false;
+}
+
+static int rest(const char *folder)
+{
+    tempi_post_memory memory;
+    char name[TEMPI_SEGMENT_NAME];
+    if (!tempi_post_memory_create(folder, 2, name) ||
+        !tempi_post_memory_open(&memory, folder, 2, 1, name, 0))
+        fail("no memory");
+    one_at_a_time(&memory, 16 << 10);
+    one_at_a_time(&memory, 128 << 10);
+    one_at_a_time(&memory, 1 << 20);
+    many_at_a_time(&memory, 64 << 10);
+    in_turn(&memory);
+    short_ones(&memory);
+    without_memory(&memory);
+    in_any_order(&memory);
+    tempi_post_memory_close(&memory);
+    tempi_segment_unlink(folder, name);
+    return 0;
+}
+
+/* ---- rings ----------------------------------------------------------------------------------- */
+
+/* Their memory, and nothing of it twice. */
+static void use_all(const tempi_segment *segment)
+{
+    for (int i = 0; i < segment->members * segment->members; ++i) {
+        const int from = i / segment->members, to = i % segment->members;
+        tempi_ring_end end;
+        tempi_segment_end(segment, from, to, &end);
+        if (from == to ? end.ring != NULL : end.capacity != (uint64_t)segment->capacity)
+            fail("not that ring");
+        if (!end.ring)
+            continue;
+        char *last = end.ring->data + end.capacity;
+        if ((uintptr_t)end.ring % TEMPI_RING_ALIGN != 0 || last > segment->memory + segment->bytes)
+            fail("a ring is not in the memory");
+        for (char *at = (char *)end.ring; at < last; ++at)
+            if (*at)
+                fail("two rings have the same memory");
+        memset(end.ring, 1, (size_t)(last - (char *)end.ring));
+    }
+}
+
+static int rings(const char *folder, int members, long bytes)
+{
+    const struct rlimit most = {.rlim_cur = (rlim_t)bytes, .rlim_max = RLIM_INFINITY};
+    char name[TEMPI_SEGMENT_NAME];
+    if (setrlimit(RLIMIT_FSIZE, &most) != 0)
+        fail("no limit");
+    tempi_segment made = tempi_segment_create(folder, members, name);
+    if (!made.memory) {
+        printf("none\n");
+        return 0;
+    }
+    tempi_segment opened = tempi_segment_open(folder, members, name);
+    if (!opened.memory || opened.bytes != made.bytes)
+        fail("it cannot be opened");
+    tempi_segment_unlink(folder, name);
+    use_all(&opened);
+    printf("%ld %ld\n", (long)made.capacity, (long)opened.capacity);
+    tempi_segment_close(&made);
+    tempi_segment_close(&opened);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "rest") == 0)
+        return rest(argv[2]);
+    return argc == 5 ? rings(argv[2], atoi(argv[3]), atol(argv[4])) : 2;
+}

@@ -1,0 +1,65 @@
+"""Memory that processes write and others read rests before it is written again: from C, under the sanitizers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sanitizers import BASE, output
+
+HERE = Path(__file__).resolve().parent
+CSRC = HERE.parents[1] / "csrc"
+SHARED_MEMORY = Path("/dev/shm")
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc here")
+    program = tmp_path_factory.mktemp("driver") / "rest_driver"
+    parts = [path for path in sorted((CSRC / "exchange").glob("*.c")) if path.stem not in ("exchange", "ring")]
+    checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wl,--wrap=posix_fallocate"]
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}", "-O1", "-g1"]
+    sources = [HERE / "rest_driver.c", *BASE, *parts]
+    subprocess.run(["gcc", *flags, *checks, *sources, "-o", program, "-lpthread"], check=True, timeout=300)
+    return program
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Of shared memory where there is some; at the end it must be empty."""
+    own = Path(tempfile.mkdtemp(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else tmp_path))
+    try:
+        yield own
+        assert not list(own.iterdir())
+    finally:
+        shutil.rmtree(own)
+
+
+def test_blocks_of_messages_rest_before_they_are_used_again(driver: Path, folder: Path) -> None:
+    output(driver, "rest", folder)
+
+
+@pytest.mark.parametrize(
+    ("members", "ring"),
+    [(2, 2 * MIB), (3, MIB), (4, 512 * KIB), (5, 512 * KIB), (8, 256 * KIB), (9, 128 * KIB), (32, 16 * KIB)],
+)
+def test_the_rings_of_a_process_have_two_mebibytes_if_all_have_no_more_than_sixteen(
+    driver: Path, folder: Path, members: int, ring: int
+) -> None:
+    assert output(driver, "rings", folder, members, 64 * MIB).split() == [str(ring), str(ring)]
+
+
+@pytest.mark.parametrize(("limit", "ring"), [(3 * MIB, MIB), (3 * MIB // 2, 512 * KIB), (MIB, 256 * KIB)])
+def test_rings_are_shorter_where_there_is_less_memory(driver: Path, folder: Path, limit: int, ring: int) -> None:
+    assert output(driver, "rings", folder, 2, limit).split() == [str(ring), str(ring)]
+
+
+def test_there_is_no_ring_that_is_too_short(driver: Path, folder: Path) -> None:
+    assert output(driver, "rings", folder, 2, 512 * KIB) == "none\n"
