@@ -49,7 +49,9 @@ int64_t tempi_piece_bytes(void)
 void tempi_piece_open(tempi_piece_buffer *piece, int64_t n)
 {
     piece->size = n;
-    piece->bytes = n > (int64_t)sizeof piece->small ? memory.get(n) : NULL;
+    piece->bytes = NULL;
+    while (piece->size > (int64_t)sizeof piece->small && !(piece->bytes = memory.get(piece->size)))
+        piece->size /= 2;
     if (!piece->bytes) {
         piece->bytes = piece->small;
         piece->size = sizeof piece->small;

@@ -15,7 +15,8 @@ enum {
     LEAST = 256,
     LEAST_LOG = 8,
     SHORT = 64 << 10,
-    STEPS = 4
+    STEPS = 4,
+    SPARE = 2 * TEMPI_REST /* bytes; short blocks are never given back */
 };
 
 _Static_assert(TEMPI_POST_CLASSES == 30 * STEPS, "to the largest region");
@@ -138,6 +139,14 @@ static bool has_rested(tempi_post_memory *memory, const list *from, uint64_t roo
     return block && (room < TEMPI_REST_LEAST || memory->given - block->since >= TEMPI_REST);
 }
 
+/* Whether the first one is to rest, and another one to be made. */
+static bool lets_rest(tempi_post_memory *memory, const list *from, uint64_t room)
+{
+    const bool has_room = room > SHORT ? memory->idle + room <= TEMPI_POST_KEPT
+                                       : memory->spare + room <= SPARE;
+    return has_room && !memory->refused && !has_rested(memory, from, room);
+}
+
 static uint64_t cut(tempi_post_memory *memory, uint64_t room)
 {
     if (memory->end - memory->at < room) {
@@ -188,10 +197,14 @@ uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_
         return 0;
     const int class = class_of(room);
     const list *used = &memory->free[class];
-    const bool any = used->first != 0, rested = any && has_rested(memory, used, *room);
-    uint64_t place = rested ? 0 : new_block(memory, class, *room);
-    if (place == 0 && any)
+    const bool any = used->first != 0, spares = any && lets_rest(memory, used, *room);
+    uint64_t place = !any || spares ? new_block(memory, class, *room) : 0;
+    if (spares && place != 0 && *room <= SHORT)
+        memory->spare += *room;
+    if (place == 0 && any) {
+        memory->refused |= spares;
         place = used_block(memory, class, *room);
+    }
     if (place != 0) {
         memory->given += *room;
         memory->used += *room;

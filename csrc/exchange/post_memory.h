@@ -4,7 +4,7 @@
  * A place is an offset in a region. A block is memory of a size class, four to each power of two.
  * Short blocks are cut from slabs; longer ones are slabs of their own, with a page more. Slabs are
  * mapped when they are used first, on both sides, and stay mapped. A block rests (rest.h) before
- * it is used again, or there is a new one.
+ * it is used again, and another one is made instead, within bounds.
  *
  * Memory is allocated before it is used: where shared memory is exhausted that fails, and no store
  * does. A long block that is not in use gives back its pages, if many are not. */
@@ -36,8 +36,10 @@ typedef struct tempi_post_memory {
     uint64_t at, end;       /* of the slab that short blocks are cut from */
     uint64_t idle;          /* bytes of long blocks that are not in use and have pages */
     uint64_t given, used;   /* bytes of all blocks: given out so far, and in use */
-    /* The blocks of each class that are not in use, the longest at rest first. `without`: those
-     * that gave back their pages, but for the first. */
+    uint64_t spare;         /* bytes of short blocks that were made as others had not rested */
+    bool refused;           /* there was no memory for a block that was to be made so */
+    /* The blocks of each class that are not in use; the longest at rest first, but for those that
+     * need not rest. `without`: those that gave back their pages, but for the first. */
     struct tempi_post_list {
         uint64_t first, last; /* places; first is 0 if there is none */
     } free[TEMPI_POST_CLASSES], without[TEMPI_POST_CLASSES];
@@ -76,7 +78,7 @@ static inline void *tempi_post_own_place(tempi_post_memory *memory, uint64_t pla
  * *room to its size. */
 uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_t shift,
                               uint64_t *room);
-/* `room`: its size, or the bytes that it was made for. */
+/* `room`: its size, or the bytes that it was made for without a shift. */
 void tempi_post_block_put(tempi_post_memory *memory, uint64_t place, uint64_t room);
 /* Gives back the pages of all blocks that are not in use. */
 void tempi_post_memory_give_back(tempi_post_memory *memory);

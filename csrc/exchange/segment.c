@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -187,12 +188,21 @@ static void map(int file, tempi_segment *segment)
     segment->memory = memory;
 }
 
+/* Others need memory there, too: containers often have 64 MiB in all. */
+static bool leaves_enough(int file, const tempi_segment *segment)
+{
+    struct statvfs about;
+    return segment->capacity <= TEMPI_SEGMENT_RING_ENOUGH || fstatvfs(file, &about) != 0 ||
+           (uint64_t)segment->bytes <=
+               (uint64_t)about.f_bavail * about.f_frsize / TEMPI_SEGMENT_SHARE;
+}
+
 static void create(const char *folder, tempi_segment *segment, char name[TEMPI_SEGMENT_NAME])
 {
     const int file = tempi_segment_make_file(folder, segment->bytes, name);
     if (file < 0)
         return;
-    if (tempi_segment_allocate(file, 0, segment->bytes))
+    if (leaves_enough(file, segment) && tempi_segment_allocate(file, 0, segment->bytes))
         map(file, segment);
     close(file);
     if (!segment->memory)

@@ -15,12 +15,13 @@
 
 enum {
     TEMPI_SEGMENT_NAME = 64,
-    /* Rings through which a process sends have TEMPI_REST together, each so much at least if there
-     * is memory. */
+    /* Rings through which a process sends have TEMPI_REST together, or each so much; then all of
+     * them take this share of the memory that is free, at most, and shorter ones need not. */
     TEMPI_SEGMENT_RING_ENOUGH = 256 << 10,
+    TEMPI_SEGMENT_SHARE = 16,
     TEMPI_SEGMENT_RING_LEAST = 4 << 10,
     TEMPI_SEGMENT_BYTES = 16 << 20, /* all rings together, unless the shortest take more */
-    TEMPI_SEGMENT_MEMBERS = 128     /* the most: they take 69 MiB */
+    TEMPI_SEGMENT_MEMBERS = 128     /* the most: they take 77 MiB */
 };
 
 typedef struct tempi_segment {

@@ -90,3 +90,8 @@ void tempi_cache_assume(int64_t bytes)
     atomic_store_explicit(&cache_known, bytes, memory_order_relaxed);
     atomic_fetch_add_explicit(&tempi_kernels_epoch, 1, memory_order_relaxed);
 }
+
+void tempi_core_cache_assume(int64_t bytes)
+{
+    atomic_store_explicit(&core_cache_known, bytes, memory_order_relaxed);
+}

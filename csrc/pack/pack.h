@@ -116,5 +116,7 @@ void tempi_tune_pretend(int candidate);
 void tempi_tune_weigh(const double *seconds);
 /* For tests: assumes a last-level cache of so many bytes; 0: the machine's size again. */
 void tempi_cache_assume(int64_t bytes);
+/* For tests: the same of a level 2 cache. */
+void tempi_core_cache_assume(int64_t bytes);
 
 #endif

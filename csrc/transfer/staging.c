@@ -238,9 +238,10 @@ static void *take(int64_t bytes, purpose use)
         return NULL;
     tempi_lock_acquire(&pool.lock);
     list *from = &pool.free[use][class];
-    h = use == READ && !has_rested(from->first) ? NULL : pop(from);
+    const bool fits = pool.used + pool.cached + capacity <= tempi_config.stage_max;
+    h = use == READ && fits && !has_rested(from->first) ? NULL : pop(from);
     if (!h) {
-        if (pool.used + pool.cached + capacity > tempi_config.stage_max)
+        if (!fits)
             drop_cached();
         h = fresh(class, use, capacity);
     }

@@ -25,6 +25,7 @@
 
 #include <fcntl.h>
 #include <stdarg.h>
+#include <sys/mman.h>
 
 enum { BLOCKS = 6 };
 
@@ -427,14 +428,13 @@ static int as_threads(member *members, const tempi_segment *segment, int64_t cap
     return 0;
 }
 
-/* Waits until the others have made their offers, by memory of a ring that a flow writes first. */
-static void meet(const tempi_segment *segment, int members)
+static int *arrived; /* members, in memory of all */
+
+/* Waits until the others have made their offers. */
+static void meet(int members)
 {
-    tempi_ring_end end;
-    tempi_segment_end(segment, 0, 1, &end);
-    int32_t *count = &end.ring->timed[TEMPI_RING_TIMED - 1].latency;
-    __atomic_add_fetch(count, 1, __ATOMIC_ACQ_REL);
-    while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < members)
+    __atomic_add_fetch(arrived, 1, __ATOMIC_ACQ_REL);
+    while (__atomic_load_n(arrived, __ATOMIC_ACQUIRE) < members)
         sched_yield();
 }
 
@@ -445,7 +445,7 @@ static void *as_process(void *argument)
     if (!segment.memory)
         fail("cannot open");
     tempi_single_copy_offer(tempi_segment_probe(&segment, m->rank));
-    meet(&segment, m->members);
+    meet(m->members);
     connect(m, &segment, m->capacity);
     take_part(m);
     show(m);
@@ -470,7 +470,9 @@ static int exchange(char **argv)
                               .rounds = atoi(argv[5]),
                               .seed = strtoull(argv[6], NULL, 10)};
     tempi_segment segment = tempi_segment_create(argv[2], n, name);
-    if (!segment.memory)
+    arrived = mmap(NULL, sizeof *arrived, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                   0);
+    if (!segment.memory || arrived == MAP_FAILED)
         fail("no segment");
     const int bad = threads ? as_threads(members, &segment, members->capacity)
                             : in_processes(n, as_process, members, sizeof *members);
@@ -552,6 +554,7 @@ int main(int argc, char **argv)
     if (tempi_kernels_use("scalar") != TEMPI_OK)
         return 2;
 #endif
+    tempi_core_cache_assume(128 << 10); /* pieces that the blocks exceed */
     if (argc == 4 && strcmp(argv[1], "self") == 0)
         return self(atoi(argv[2]), strtoull(argv[3], NULL, 10));
     if (argc == 5 && strcmp(argv[1], "alike") == 0)

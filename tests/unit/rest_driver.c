@@ -1,8 +1,10 @@
 /* rest_driver.c: the memory that processes write and others read, for test_memory_rest.py.
  *
  *     rest FOLDER                       blocks of messages are used again after a rest
- *     rings FOLDER MEMBERS BYTES        no file may be longer than BYTES; prints the length of a
- *                                       ring, by the process that makes the memory and by another
+ *     rings FOLDER MEMBERS LIMIT FREE ROOM
+ *
+ * No file may be longer than LIMIT, the file system says that it has FREE bytes, and has ROOM.
+ * Prints the length of a ring, by the process that makes the memory and by another one.
  *
  * Exits with 1 at the first error. */
 #include "exchange/post_memory.h"
@@ -13,18 +15,28 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 
 enum { PLACES = 4096 };
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static bool refuses;
+static int64_t room = INT64_MAX,
+               told_free = INT64_MAX; /* bytes of a file; that are said to be left */
 
 int __real_posix_fallocate(int file, off_t at, off_t bytes);
 int __wrap_posix_fallocate(int file, off_t at, off_t bytes);
 int __wrap_posix_fallocate(int file, off_t at, off_t bytes)
 {
-    return refuses ? ENOSPC : __real_posix_fallocate(file, at, bytes);
+    return at + bytes > room ? ENOSPC : __real_posix_fallocate(file, at, bytes);
+}
+
+int __wrap_fstatvfs(int file, struct statvfs *about);
+int __wrap_fstatvfs(int file, struct statvfs *about)
+{
+    (void)file;
+    *about = (struct statvfs){.f_bavail = (fsblkcnt_t)told_free / 4096, .f_frsize = 4096};
+    return 0;
 }
 
 typedef struct seen {
@@ -142,29 +154,87 @@ static void without_memory(tempi_post_memory *memory)
 {
     const uint64_t bytes = 192 << 10, first = get(memory, bytes);
     tempi_post_block_put(memory, first, bytes);
-    refuses = true;
+    room = 0;
     if (get(memory, bytes) != first)
         fail("a block rests, though there is no other one");
-    refuses = false;
+    room = INT64_MAX;
+    tempi_post_block_put(memory, first, bytes);
+    if (get(memory, bytes) != first)
+        fail("memory is asked for at each block");
+    memory->refused = false;
 }
 
-static int rest(const char *folder)
+/* They keep their pages. */
+static void too_long(tempi_post_memory *memory)
+{
+    const uint64_t bytes = TEMPI_POST_KEPT / 8 * 5, first = get(memory, bytes);
+    for (int i = 0; i < 3; ++i) {
+        tempi_post_block_put(memory, first, bytes);
+        if (get(memory, bytes) != first)
+            fail("a block rests that is too long");
+    }
+    tempi_post_block_put(memory, first, bytes);
+}
+
+/* Of many lengths: they take so much more memory than without rest. */
+static void many_lengths(tempi_post_memory *memory)
+{
+    enum { MOST = 64 << 10 };
+    seen all = {.n = 0};
+    uint64_t taken = 0, needed = 0;
+    for (int turn = 0; turn < 100; ++turn) {
+        needed = 0;
+        for (uint64_t bytes = TEMPI_REST_LEAST; bytes <= MOST; bytes += bytes / 4) {
+            const uint64_t place = get(memory, bytes);
+            taken += note(&all, place) ? bytes : 0;
+            needed += bytes;
+            for (int i = 0; i < 60; ++i) {
+                const uint64_t other = get(memory, bytes);
+                taken += note(&all, other) ? bytes : 0;
+                tempi_post_block_put(memory, other, bytes);
+            }
+            tempi_post_block_put(memory, place, bytes);
+        }
+    }
+    if (taken > 2 * needed + 2 * TEMPI_REST)
+        fail("too much memory rests");
+}
+
+static void with_memory(const char *folder, void (*check)(tempi_post_memory *memory))
 {
     tempi_post_memory memory;
     char name[TEMPI_SEGMENT_NAME];
     if (!tempi_post_memory_create(folder, 2, name) ||
-        !tempi_post_memory_open(&memory, folder, 2, 1, name, 0))
+        !tempi_post_memory_open(&memory, folder, 2, 1, name, 256))
         fail("no memory");
-    one_at_a_time(&memory, 16 << 10);
-    one_at_a_time(&memory, 128 << 10);
-    one_at_a_time(&memory, 1 << 20);
-    many_at_a_time(&memory, 64 << 10);
-    in_turn(&memory);
-    short_ones(&memory);
-    without_memory(&memory);
-    in_any_order(&memory);
-    tempi_post_memory_close(&memory);
     tempi_segment_unlink(folder, name);
+    check(&memory);
+    tempi_post_memory_close(&memory);
+}
+
+static void one_of_16_kib(tempi_post_memory *memory)
+{
+    one_at_a_time(memory, 16 << 10);
+}
+
+static void long_ones(tempi_post_memory *memory)
+{
+    one_at_a_time(memory, 128 << 10);
+    one_at_a_time(memory, 1 << 20);
+}
+
+static void many_of_64_kib(tempi_post_memory *memory)
+{
+    many_at_a_time(memory, 64 << 10);
+}
+
+static int rest(const char *folder)
+{
+    void (*const checks[])(tempi_post_memory *) = {one_of_16_kib, long_ones,  many_of_64_kib,
+                                                   in_turn,       short_ones, without_memory,
+                                                   in_any_order,  too_long,   many_lengths};
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; ++i)
+        with_memory(folder, checks[i]);
     return 0;
 }
 
@@ -191,9 +261,18 @@ static void use_all(const tempi_segment *segment)
     }
 }
 
-static int rings(const char *folder, int members, long bytes)
+/* What one process has stored the other one finds. */
+static bool is_shared(const tempi_segment *made, tempi_segment *opened)
 {
-    const struct rlimit most = {.rlim_cur = (rlim_t)bytes, .rlim_max = RLIM_INFINITY};
+    use_all(opened);
+    tempi_ring_end end;
+    tempi_segment_end(made, 1, 0, &end);
+    return end.ring->data[0] == 1 && end.ring->data[end.capacity - 1] == 1;
+}
+
+static int rings(const char *folder, int members, int64_t limit)
+{
+    const struct rlimit most = {.rlim_cur = (rlim_t)limit, .rlim_max = RLIM_INFINITY};
     char name[TEMPI_SEGMENT_NAME];
     if (setrlimit(RLIMIT_FSIZE, &most) != 0)
         fail("no limit");
@@ -206,7 +285,8 @@ static int rings(const char *folder, int members, long bytes)
     if (!opened.memory || opened.bytes != made.bytes)
         fail("it cannot be opened");
     tempi_segment_unlink(folder, name);
-    use_all(&opened);
+    if (!is_shared(&made, &opened))
+        fail("not the same rings");
     printf("%ld %ld\n", (long)made.capacity, (long)opened.capacity);
     tempi_segment_close(&made);
     tempi_segment_close(&opened);
@@ -217,5 +297,9 @@ int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "rest") == 0)
         return rest(argv[2]);
-    return argc == 5 ? rings(argv[2], atoi(argv[3]), atol(argv[4])) : 2;
+    if (argc != 7)
+        return 2;
+    told_free = atoll(argv[5]);
+    room = atoll(argv[6]);
+    return rings(argv[2], atoi(argv[3]), atoll(argv[4]));
 }

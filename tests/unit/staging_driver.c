@@ -89,6 +89,7 @@ static void take(int i)
     const bool received = !buffers[i].incoming && draw(2) == 0;
     buffers[i].data = (buffers[i].incoming ? tempi_stage_get_incoming
                        : received          ? tempi_stage_get_received
+                       : draw(2) == 0      ? tempi_stage_get_read
                                            : tempi_stage_get)((int64_t)size);
     if (!buffers[i].data)
         return; /* the bound */
@@ -143,9 +144,29 @@ static void rest_together(void)
     tempi_stage_trim();
 }
 
+/* Where the bound has no room for two, one does not rest, and the others are kept. */
+static void rest_within_bound(void)
+{
+    tempi_config.stage_max = 64 << 20;
+    void *other = tempi_stage_get(1 << 20), *first = tempi_stage_get_read(40 << 20);
+    memset(first, 1, 1);
+    tempi_stage_put(other);
+    for (int i = 0; i < 3; ++i) {
+        tempi_stage_put(first);
+        if (tempi_stage_get_read(40 << 20) != first)
+            exit(1);
+    }
+    if (tempi_stage_get(1 << 20) != other)
+        exit(1);
+    tempi_stage_put(first);
+    tempi_stage_put(other);
+    tempi_stage_trim();
+}
+
 int main(void)
 {
     int taken = 0;
+    rest_within_bound();
     rest(256 << 20, 64 << 10, 128);
     rest(256 << 20, 1 << 20, 8);
     rest(64 << 20, 64 << 10, 64);

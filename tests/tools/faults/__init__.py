@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faults import choose, coll, cuda, exchange, packing, shim
+from faults import choose, coll, cuda, exchange, memory, packing, shim
 from faults.fault import Fault
 
 __all__ = ["FAULTS", "Fault"]
@@ -13,5 +13,6 @@ FAULTS = (
     *cuda.FAULTS,
     *shim.FAULTS,
     *exchange.FAULTS,
+    *memory.FAULTS,
     *coll.FAULTS,
 )

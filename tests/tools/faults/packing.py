@@ -256,6 +256,14 @@ FAULTS = (
     ),
     Fault(
         "transfer",
+        "memory that was read rests although there is no room for more",
+        "csrc/transfer/staging.c",
+        "h = use == READ && fits && !has_rested(from->first) ? NULL : pop(from);",
+        "h = use == READ && !has_rested(from->first) ? NULL : pop(from);",
+        ("tests/unit/test_staging_native.py",),
+    ),
+    Fault(
+        "transfer",
         "of memory that was read the newest is used first",
         "csrc/transfer/staging.c",
         "const bool rests = h->use == READ && to->first;",
