@@ -237,6 +237,7 @@ static void empty_class(tempi_post_memory *memory, int class, uint64_t room)
 
 void tempi_post_memory_give_back(tempi_post_memory *memory)
 {
+    memory->refused = false;
     for (int class = 0; class < TEMPI_POST_CLASSES; ++class) {
         const int log = class / STEPS + LEAST_LOG;
         const uint64_t room = ((uint64_t)1 << (log - 2)) * (uint64_t)(class % STEPS + STEPS);
