@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ from sanitizers import BASE, output
 
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
-SHARED_MEMORY = Path("/dev/shm")
 KIB, MIB, LARGE = 1 << 10, 1 << 20, 1 << 40
 
 
@@ -29,17 +26,6 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = [HERE / "rest_driver.c", *BASE, *parts]
     subprocess.run(["gcc", *flags, *checks, *sources, "-o", program, "-lpthread"], check=True, timeout=300)
     return program
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """Of shared memory where there is some; at the end it must be empty."""
-    own = Path(tempfile.mkdtemp(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else tmp_path))
-    try:
-        yield own
-        assert not list(own.iterdir())
-    finally:
-        shutil.rmtree(own)
 
 
 def test_blocks_of_messages_rest_before_they_are_used_again(driver: Path, folder: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ from sanitizers import BASE, THREADS, needs_thread_sanitizer, output
 
 HERE = Path(__file__).resolve().parent
 CSRC = HERE.parents[1] / "csrc"
-SHARED_MEMORY = Path("/dev/shm")
 WRAPPED = ("posix_fallocate", "mmap", "munmap", "realloc", "process_vm_readv")
 KEPT = (64 << 10) + (16 << 10)  # KiB of free blocks: long ones, and all the others of these tests
 
@@ -37,17 +34,6 @@ def build(folder: Path, *flags: str) -> Path:
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("driver"), "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """Of shared memory where there is some; at the end it must be empty."""
-    own = Path(tempfile.mkdtemp(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else tmp_path))
-    try:
-        yield own
-        assert not list(own.iterdir())
-    finally:
-        shutil.rmtree(own)
 
 
 def numbers(text: str) -> list[list[int]]:
