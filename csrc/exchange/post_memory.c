@@ -98,7 +98,7 @@ static int class_of(uint64_t *bytes)
 /* The start of a block that is not in use. */
 typedef struct idle_block {
     uint64_t next;  /* place, of the list's last one it is anything */
-    uint64_t since; /* memory->given, when it was */
+    uint64_t since; /* memory->given, when it was given out */
 } idle_block;
 
 static uint64_t pop(tempi_post_memory *memory, list *from, uint64_t room)

@@ -20,7 +20,7 @@ typedef struct header {
     int32_t class;
     purpose use;
     struct header *next;
-    int64_t since; /* pool.given, when it was */
+    int64_t since; /* pool.given, when it was lent */
 } header;
 
 /* Free buffers, those that are used next first. */
