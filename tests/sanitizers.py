@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 THREADS = "-fsanitize=thread"
+ADDRESSES = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 CSRC = Path(__file__).resolve().parents[1] / "csrc"
 #: The engine's base without the calls of other parts, for programs that link a part of it.
@@ -17,6 +19,22 @@ BASE = [
     CSRC / "base" / f"{name}.c"
     for name in ("config", "copy_bytes", "method", "thread_cache", "log", "stats", "text", "thread")
 ]
+
+
+def exchange_program(driver: Path, folder: Path, *flags: str, wrapped: Sequence[str] = ()) -> Path:
+    """The driver with the engine's base and csrc/exchange, but for what needs rings; a skip without gcc.
+
+    `wrapped`: calls of the C library that the driver replaces.
+    """
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc here")
+    program = folder / driver.stem
+    parts = [path for path in sorted((CSRC / "exchange").glob("*.c")) if path.stem not in ("exchange", "ring")]
+    warnings = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
+    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", *warnings, f"-I{CSRC}", "-O1", "-g1", *flags]
+    wraps = [f"-Wl,--wrap={name}" for name in wrapped]
+    subprocess.run([*command, driver, *BASE, *parts, *wraps, "-o", program, "-lpthread"], check=True, timeout=300)
+    return program
 
 
 def output(*command: object) -> str:

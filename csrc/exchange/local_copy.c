@@ -154,11 +154,12 @@ static int64_t turn_of(const tempi_op *block)
 static bool copy_all(const tempi_op *from, const tempi_op *to, int64_t n, bool nontemporal)
 {
     pair together[TOGETHER];
+    const int64_t piece = tempi_piece_bytes();
     int waiting = 0;
     bool fits = true;
     for (int64_t i = 0; i < n; ++i) {
         pair one = {&from[i], &to[i], minimum(from[i].n, to[i].n), 0};
-        one.step = minimum(one.n, tempi_piece_bytes());
+        one.step = minimum(one.n, piece);
         const int64_t turn = n > 1 ? minimum(turn_of(&from[i]), turn_of(&to[i])) : 0;
         fits &= from[i].n <= to[i].n;
         if (turn > 0 && turn < one.n) {

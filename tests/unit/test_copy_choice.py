@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from sanitizers import BASE, output
+from sanitizers import ADDRESSES, exchange_program, output
 
 HERE = Path(__file__).resolve().parent
-CSRC = HERE.parents[1] / "csrc"
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc here")
-    program = tmp_path_factory.mktemp("driver") / "copy_driver"
-    parts = [path for path in sorted((CSRC / "exchange").glob("*.c")) if path.stem not in ("exchange", "ring")]
-    flags = ["-O1", "-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}", *flags]
-    sources = [HERE / "copy_driver.c", *BASE, *parts]
-    subprocess.run([*command, *sources, "-o", program, "-lpthread"], check=True, timeout=300)
-    return program
+    return exchange_program(HERE / "copy_driver.c", tmp_path_factory.mktemp("driver"), *ADDRESSES)
 
 
 @pytest.mark.parametrize("run", [0, 8, 512, 1 << 20])

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from sanitizers import BASE, output
+from sanitizers import ADDRESSES, exchange_program, output
 
 HERE = Path(__file__).resolve().parent
-CSRC = HERE.parents[1] / "csrc"
 KIB, MIB, LARGE = 1 << 10, 1 << 20, 1 << 40
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc here")
-    program = tmp_path_factory.mktemp("driver") / "rest_driver"
-    parts = [path for path in sorted((CSRC / "exchange").glob("*.c")) if path.stem not in ("exchange", "ring")]
-    checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wl,--wrap=posix_fallocate,--wrap=fstatvfs"]
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}", "-O1", "-g1"]
-    sources = [HERE / "rest_driver.c", *BASE, *parts]
-    subprocess.run(["gcc", *flags, *checks, *sources, "-o", program, "-lpthread"], check=True, timeout=300)
-    return program
+    folder = tmp_path_factory.mktemp("driver")
+    return exchange_program(HERE / "rest_driver.c", folder, *ADDRESSES, wrapped=("posix_fallocate", "fstatvfs"))
 
 
 def test_blocks_of_messages_rest_before_they_are_used_again(driver: Path, folder: Path) -> None:

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from sanitizers import BASE, THREADS, needs_thread_sanitizer, output
+from sanitizers import ADDRESSES, THREADS, exchange_program, needs_thread_sanitizer, output
 
 HERE = Path(__file__).resolve().parent
-CSRC = HERE.parents[1] / "csrc"
 WRAPPED = ("posix_fallocate", "mmap", "munmap", "realloc", "process_vm_readv")
 KEPT = (64 << 10) + (16 << 10)  # KiB of free blocks: long ones, and all the others of these tests
 
 
 def build(folder: Path, *flags: str) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc here")
-    program = folder / "post_driver"
-    sources = [
-        HERE / "post_driver.c",
-        *BASE,
-        *(path for path in sorted((CSRC / "exchange").glob("*.c")) if path.stem not in ("exchange", "ring")),
-    ]
-    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}"]
-    wrapped = "-Wl," + ",".join(f"--wrap={name}" for name in WRAPPED)
-    subprocess.run([*command, "-O1", "-g1", *flags, *sources, wrapped, "-o", program, "-lpthread"], check=True)
-    return program
+    return exchange_program(HERE / "post_driver.c", folder, *flags, wrapped=WRAPPED)
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("driver"), "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    return build(tmp_path_factory.mktemp("driver"), *ADDRESSES)
 
 
 def numbers(text: str) -> list[list[int]]:
