@@ -29,6 +29,7 @@ COLLECTIVES = (
     "test_collectives.py",
     "test_collective_neighbors.py",
     "test_collective_outstanding.py",
+    "test_collective_passing.py",
     "test_collective_requests.py",
 )
 #: In host memory only; between groups of different sizes on an odd number of ranks.

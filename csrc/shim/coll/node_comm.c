@@ -22,6 +22,7 @@ static struct {
 int tempi_agreements_wanted;
 
 tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
+tempi_node_passes tempi_node_passes_of[1 << TEMPI_NODE_PASSES_BITS];
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -29,6 +30,37 @@ tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
 static void set_handle(tempi_node_comm *node, MPI_Comm comm)
 {
     __atomic_store_n(&node->handle, comm, __ATOMIC_RELEASE);
+}
+
+/* For a new communicator, if nobody has its entry. */
+static void take_passes(tempi_node_comm *node, MPI_Comm comm)
+{
+    tempi_node_passes *home = tempi_node_passes_home(comm);
+    tempi_lock_acquire(&comms.lock);
+    const bool taken = home->owner == NULL;
+    if (taken)
+        home->owner = node;
+    tempi_lock_release(&comms.lock);
+    if (!taken)
+        return;
+    node->passes = home;
+    __atomic_store_n(&home->handle, comm, __ATOMIC_RELEASE);
+}
+
+/* Before another communicator can have its handle. */
+static void leave_passes(tempi_node_comm *node)
+{
+    tempi_node_passes *home = node->passes;
+    if (home == &node->unread)
+        return;
+    node->passes = &node->unread;
+    node->unread.wants = home->wants;
+    __atomic_store_n(&home->handle, MPI_COMM_NULL, __ATOMIC_RELAXED);
+    memset(home->left, 0, sizeof home->left);
+    home->wants = false;
+    tempi_lock_acquire(&comms.lock);
+    home->owner = NULL;
+    tempi_lock_release(&comms.lock);
 }
 
 static tempi_node_comm *take_memory(void)
@@ -42,6 +74,7 @@ static tempi_node_comm *take_memory(void)
         tempi_node_comm *const next = node->next;
         const size_t kept = offsetof(tempi_node_comm, passes); /* its handle, which others read */
         memset((char *)node + kept, 0, sizeof *node - kept);
+        node->passes = &node->unread;
         node->next = next;
         return node;
     }
@@ -49,6 +82,7 @@ static tempi_node_comm *take_memory(void)
     if (!node)
         return NULL;
     memset(node, 0, sizeof *node);
+    node->passes = &node->unread;
     set_handle(node, MPI_COMM_NULL);
     tempi_lock_acquire(&comms.lock);
     node->next = comms.all;
@@ -60,9 +94,9 @@ static tempi_node_comm *take_memory(void)
 static void want(tempi_node_comm *node, bool posts, bool answers)
 {
     const bool wants = posts || answers;
-    if (node->wants != wants)
+    if (node->passes->wants != wants)
         __atomic_fetch_add(&tempi_agreements_wanted, wants ? 1 : -1, __ATOMIC_RELAXED);
-    node->wants = wants;
+    node->passes->wants = wants;
     node->wants_posts = posts;
     node->wants_answers = answers;
 }
@@ -90,6 +124,7 @@ void tempi_node_comm_answered(tempi_node_comm *node)
 static void close_node(tempi_node_comm *node, bool ends)
 {
     want(node, false, false);
+    leave_passes(node);
     set_handle(node, MPI_COMM_NULL);
     tempi_node_part_close(node->part, !ends);
     tempi_node_part_close(node->alone, !ends);
@@ -143,6 +178,7 @@ static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
 {
     tempi_node_comm *node = value;
     (void)comm, (void)key, (void)state;
+    leave_passes(node);
     set_handle(node, MPI_COMM_NULL);
     if (leaves(node, false))
         give_back(node);
@@ -290,6 +326,7 @@ static tempi_node_comm *make(MPI_Comm comm)
         give_back(node);
         return NULL;
     }
+    take_passes(node, comm);
     set_handle(node, comm);
     return node;
 }
@@ -304,6 +341,7 @@ tempi_node_comm *tempi_node_comm_lookup(MPI_Comm comm)
         return NULL;
     tempi_node_comm *node = found ? value : make(comm);
     if (node)
-        __atomic_store_n(&tempi_node_cache[tempi_node_home(comm)], node, __ATOMIC_RELEASE);
+        __atomic_store_n(&tempi_node_cache[tempi_comm_home(comm, TEMPI_NODE_CACHE_BITS)], node,
+                         __ATOMIC_RELEASE);
     return node;
 }
