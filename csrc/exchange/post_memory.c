@@ -15,8 +15,7 @@ enum {
     LEAST = 256,
     LEAST_LOG = 8,
     SHORT = 64 << 10,
-    STEPS = 4,
-    SPARE = 2 * TEMPI_REST /* bytes; short blocks are never given back */
+    STEPS = 4
 };
 
 _Static_assert(TEMPI_POST_CLASSES == 30 * STEPS, "to the largest region");
@@ -136,14 +135,14 @@ static void append(tempi_post_memory *memory, list *to, uint64_t place, uint64_t
 static bool has_rested(tempi_post_memory *memory, const list *from, uint64_t room)
 {
     const idle_block *block = tempi_post_own_place(memory, from->first, room);
-    return block && (room < TEMPI_REST_LEAST || memory->given - block->since >= TEMPI_REST);
+    return block && (room < TEMPI_REST_LEAST || memory->given - block->since >= memory->rest);
 }
 
 /* Whether the first one is to rest, and another one to be made. */
 static bool lets_rest(tempi_post_memory *memory, const list *from, uint64_t room)
 {
     const bool has_room = room > SHORT ? memory->idle + room <= TEMPI_POST_KEPT
-                                       : memory->spare + room <= SPARE;
+                                       : memory->spare + room <= 2 * memory->rest;
     return has_room && !memory->refused && !has_rested(memory, from, room);
 }
 
@@ -268,6 +267,7 @@ bool tempi_post_memory_open(tempi_post_memory *memory, const char *folder, int m
         (tempi_post_memory){.file = tempi_segment_open_file(folder, length_for(members), name),
                             .members = members,
                             .own = own,
+                            .rest = (uint64_t)tempi_rest_bytes(),
                             .views = calloc((size_t)members, sizeof *memory->views),
                             .top = SLAB,
                             .at = reserved,

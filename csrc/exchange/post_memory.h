@@ -36,6 +36,7 @@ typedef struct tempi_post_memory {
     uint64_t at, end;       /* of the slab that short blocks are cut from */
     uint64_t idle;          /* bytes of long blocks that are not in use and have pages */
     uint64_t given, used;   /* bytes of all blocks: given out so far, and in use */
+    uint64_t rest;          /* bytes that are given out before a block is used again (rest.h) */
     uint64_t spare;         /* bytes of short blocks that were made as others had not rested */
     bool refused;           /* there was no memory for a block that was to be made so */
     /* The blocks of each class that are not in use; the longest at rest first, but for those that

@@ -6,9 +6,13 @@
 #ifndef TEMPI_EXCHANGE_REST_H
 #define TEMPI_EXCHANGE_REST_H
 
+#include <stdint.h>
+
 enum {
-    TEMPI_REST = 2 << 20,      /* bytes that are written in between */
-    TEMPI_REST_LEAST = 4 << 10 /* bytes; shorter memory stays in the writer's own caches instead */
-};
+    TEMPI_REST_LEAST = 4 << 10
+}; /* bytes; shorter memory stays in the writer's caches instead */
+
+/* Bytes that are written in between: more than a core's level 2 cache holds. A power of two. */
+int64_t tempi_rest_bytes(void);
 
 #endif

@@ -140,8 +140,9 @@ static int64_t rings_of(int members)
 static int64_t capacity_for(int members)
 {
     const int64_t rings = rings_of(members);
-    int64_t capacity = TEMPI_REST;
-    while (capacity > TEMPI_SEGMENT_RING_ENOUGH && capacity * (members - 1) > TEMPI_REST)
+    const int64_t rest = tempi_rest_bytes();
+    int64_t capacity = rest;
+    while (capacity > TEMPI_SEGMENT_RING_ENOUGH && capacity * (members - 1) > rest)
         capacity /= 2;
     while (capacity > TEMPI_SEGMENT_RING_LEAST && capacity * rings > TEMPI_SEGMENT_BYTES)
         capacity /= 2;

@@ -295,9 +295,10 @@ def test_an_error_of_one_rank_keeps_no_other_waiting(own: Any, name: str, form: 
 
 
 def described(ranks: int) -> int:
-    """Blocks that a quarter of a ring between these ranks describes (csrc/exchange/segment.c), at 152 bytes each."""
-    ring = 2 << 20
-    while ring > 256 << 10 and ring * (ranks - 1) > 2 << 20:
+    """The most blocks that a quarter of a ring between these ranks describes, at 152 bytes each (csrc/exchange/rest.c,
+    segment.c)."""
+    ring = most = 4 << 20
+    while ring > 256 << 10 and ring * (ranks - 1) > most:
         ring //= 2
     return ring // 4 // 152
 

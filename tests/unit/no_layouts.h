@@ -39,9 +39,11 @@ bool tempi_between_next(tempi_between *b)
     return false;
 }
 
+static int64_t level_2_cache = 512 << 10; /* bytes */
+
 int64_t tempi_core_cache_bytes(void)
 {
-    return 512 << 10;
+    return level_2_cache;
 }
 
 void tempi_copy_nontemporal(void *to, const void *from, int64_t n)

@@ -1,10 +1,11 @@
 /* rest_driver.c: the memory that processes write and others read, for test_memory_rest.py.
  *
  *     rest FOLDER                       blocks of messages are used again after a rest
- *     rings FOLDER MEMBERS LIMIT FREE ROOM
+ *     rings FOLDER MEMBERS LIMIT FREE ROOM CACHE
  *
- * No file may be longer than LIMIT, the file system says that it has FREE bytes, and has ROOM.
- * Prints the length of a ring, by the process that makes the memory and by another one.
+ * No file may be longer than LIMIT, the file system says that it has FREE bytes, and has ROOM; a
+ * core has a level 2 cache of CACHE bytes. Prints the length of a ring, by the process that makes
+ * the memory and by another one.
  *
  * Exits with 1 at the first error. */
 #include "exchange/post_memory.h"
@@ -70,7 +71,7 @@ static uint64_t get(tempi_post_memory *memory, uint64_t bytes)
 static void one_at_a_time(tempi_post_memory *memory, uint64_t bytes)
 {
     seen all = {.n = 0};
-    const int others = TEMPI_REST / (int)bytes;
+    const int others = (int)tempi_rest_bytes() / (int)bytes;
     for (int i = 0; i < 3 * (others + 1); ++i) {
         const uint64_t place = get(memory, bytes);
         tempi_post_block_put(memory, place, bytes);
@@ -109,7 +110,8 @@ static void in_turn(tempi_post_memory *memory)
         bytes += note(&all, place) ? size : 0;
         tempi_post_block_put(memory, place, size);
     }
-    if (bytes < TEMPI_REST || bytes > TEMPI_REST + (1 << 20))
+    const uint64_t rest = (uint64_t)tempi_rest_bytes();
+    if (bytes < rest || bytes > rest + (1 << 20))
         fail("not as much memory as rests");
 }
 
@@ -196,7 +198,7 @@ static void many_lengths(tempi_post_memory *memory)
             tempi_post_block_put(memory, place, bytes);
         }
     }
-    if (taken > 2 * needed + 2 * TEMPI_REST)
+    if (taken > 2 * needed + 2 * (uint64_t)tempi_rest_bytes())
         fail("too much memory rests");
 }
 
@@ -297,9 +299,10 @@ int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "rest") == 0)
         return rest(argv[2]);
-    if (argc != 7)
+    if (argc != 8)
         return 2;
     told_free = atoll(argv[5]);
     room = atoll(argv[6]);
+    level_2_cache = atoll(argv[7]);
     return rings(argv[2], atoi(argv[3]), atoll(argv[4]));
 }

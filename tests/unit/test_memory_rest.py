@@ -23,19 +23,36 @@ def test_blocks_of_messages_rest_before_they_are_used_again(driver: Path, folder
 
 
 def rings(
-    driver: Path, folder: Path, members: int, *, limit: int = LARGE, free: int = LARGE, room: int = LARGE
+    driver: Path,
+    folder: Path,
+    members: int,
+    *,
+    limit: int = LARGE,
+    free: int = LARGE,
+    room: int = LARGE,
+    cache: int = MIB,
 ) -> list[str]:
-    return output(driver, "rings", folder, members, limit, free, room).split()
+    return output(driver, "rings", folder, members, limit, free, room, cache).split()
 
 
 @pytest.mark.parametrize(
     ("members", "ring"),
     [(2, 2 * MIB), (3, MIB), (4, 512 * KIB), (5, 512 * KIB), (8, 256 * KIB), (9, 128 * KIB), (32, 16 * KIB)],
 )
-def test_the_rings_of_a_process_have_two_mebibytes_if_all_have_no_more_than_sixteen(
+def test_the_rings_of_a_process_have_twice_the_level_2_cache_if_all_have_no_more_than_16_mib(
     driver: Path, folder: Path, members: int, ring: int
 ) -> None:
     assert rings(driver, folder, members) == [str(ring), str(ring)]
+
+
+@pytest.mark.parametrize(
+    ("cache", "ring"),
+    [(256 * KIB, MIB), (512 * KIB, MIB), (1280 * KIB, 4 * MIB), (2 * MIB, 4 * MIB), (8 * MIB, 4 * MIB)],
+)
+def test_rings_have_one_to_four_mebibytes_by_the_level_2_cache(
+    driver: Path, folder: Path, cache: int, ring: int
+) -> None:
+    assert rings(driver, folder, 2, cache=cache) == [str(ring), str(ring)]
 
 
 @pytest.mark.parametrize(("bytes_", "ring"), [(3 * MIB, MIB), (3 * MIB // 2, 512 * KIB), (MIB, 256 * KIB)])
