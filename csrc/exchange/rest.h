@@ -9,10 +9,12 @@
 #include <stdint.h>
 
 enum {
-    TEMPI_REST_LEAST = 4 << 10
-}; /* bytes; shorter memory stays in the writer's caches instead */
+    TEMPI_REST_LEAST = 4 << 10, /* bytes; shorter memory stays in the writer's caches instead */
+    TEMPI_REST_MOST = 4 << 20   /* the largest tempi_rest_bytes() */
+};
 
-/* Bytes that are written in between: more than a core's level 2 cache holds. A power of two. */
+/* Bytes that are written in between: more than a core's level 2 cache holds. A power of two, which
+ * may be another one in another process. */
 int64_t tempi_rest_bytes(void);
 
 #endif

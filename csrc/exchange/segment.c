@@ -136,11 +136,10 @@ static int64_t rings_of(int members)
     return (int64_t)members * (members - 1);
 }
 
-/* The most for so many members. */
-static int64_t capacity_for(int members)
+/* The most for so many members, if those of a process are to have `rest` bytes together. */
+static int64_t capacity_for(int members, int64_t rest)
 {
     const int64_t rings = rings_of(members);
-    const int64_t rest = tempi_rest_bytes();
     int64_t capacity = rest;
     while (capacity > TEMPI_SEGMENT_RING_ENOUGH && capacity * (members - 1) > rest)
         capacity /= 2;
@@ -212,7 +211,7 @@ static void create(const char *folder, tempi_segment *segment, char name[TEMPI_S
 
 tempi_segment tempi_segment_create(const char *folder, int members, char name[TEMPI_SEGMENT_NAME])
 {
-    tempi_segment segment = sized(members, capacity_for(members));
+    tempi_segment segment = sized(members, capacity_for(members, tempi_rest_bytes()));
     do
         create(folder, &segment, name);
     while (!segment.memory && shorten(&segment));
@@ -222,7 +221,7 @@ tempi_segment tempi_segment_create(const char *folder, int members, char name[TE
 /* The file's length tells how long the rings are. */
 tempi_segment tempi_segment_open(const char *folder, int members, const char *name)
 {
-    tempi_segment segment = sized(members, capacity_for(members));
+    tempi_segment segment = sized(members, capacity_for(members, TEMPI_REST_MOST));
     int file;
     do
         file = tempi_segment_open_file(folder, segment.bytes, name);

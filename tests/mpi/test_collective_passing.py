@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from redistribution import NAMED
 from world import MPI, Placed, acted, carried, is_on_several_hosts, needs_host_memory, placement
 
 #: More communicators than tempi keeps entries for (TEMPI_NODE_PASSES_BITS).
-MANY = 40
+MANY = 150
+THREADS, TURNS = 3, 20
 
 
 def test_plain_types_stay_with_the_library(comm: Any) -> None:
@@ -96,22 +98,31 @@ def test_a_communicator_begins_anew_where_one_was_freed(comm: Any) -> None:
     """It may have the handle of the freed one, whose next calls would have passed on some ranks."""
     needs_host_memory("tempi carries all calls in memory that the library cannot reach")
     tree = oracle.Vector(5, 2, 3, NAMED[2])
-    shape = Shape(np.full((comm.size, comm.size), 1), 40, True)
+    shapes = {
+        name: Shape(np.full((comm.size, comm.size), 1), 40, name == "Alltoallv") for name in ("Alltoallv", "Allgather")
+    }
     for first in range(comm.size):
         other = comm.Dup()
+        with acted(collectives=0, collectives_split=0):
+            for _ in range(5):
+                run(other, "Allgather", shapes["Allgather"], None)
         with carried(other, "Alltoallv", 1):
-            run(other, "Alltoallv", shape, tree if comm.rank == first else None)
+            run(other, "Alltoallv", shapes["Alltoallv"], tree if comm.rank == first else None)
         other.Free()
         other = comm.Dup()
         with acted(collectives=0, collectives_split=0):
             for _ in range(5):
-                run(other, "Alltoallv", shape, None)
+                run(other, "Alltoallv", shapes["Alltoallv"], None)
         other.Free()
 
 
 def test_calls_are_counted_on_more_communicators_than_have_entries(comm: Any) -> None:
-    """Which of them have one differs between the ranks."""
+    """Which of them have one differs between the ranks, as each has made other handles before."""
     needs_host_memory("tempi carries all calls in memory that the library cannot reach")
+    own = [MPI.COMM_SELF.Dup() for _ in range(3 * comm.rank)]
+    for one in own:
+        for _ in range(3):
+            run(one, "Alltoallv", Shape(np.full((1, 1), 1), 40, True), None)
     several = [comm.Dup() for _ in range(MANY)]
     tree = oracle.Vector(5, 2, 3, NAMED[2])
     shape = Shape(np.full((comm.size, comm.size), 1), 40, True)
@@ -123,5 +134,30 @@ def test_calls_are_counted_on_more_communicators_than_have_entries(comm: Any) ->
         with carried(other, "Alltoallv", 2):
             for _ in range(2):
                 run(other, "Alltoallv", shape, tree if comm.rank == k % comm.size else None)
-    for other in several:
         other.Free()
+    for one in own:
+        one.Free()
+
+
+def test_threads_count_the_calls_of_their_own_communicators(comm: Any) -> None:
+    """They make and free them meanwhile. A process that counted otherwise would wait for the others."""
+    needs_host_memory("tempi carries all calls in memory that the library cannot reach")
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        pytest.skip("no threads")
+    tree = oracle.Vector(5, 2, 3, NAMED[2])
+    shape = Shape(np.full((comm.size, comm.size), 1), 40, True)
+    parents = [comm.Dup() for _ in range(THREADS)]
+
+    def turns(k: int) -> int:
+        for turn in range(TURNS):
+            other = parents[k].Dup()
+            for call in range(1, 9):
+                derived = call == 8 and comm.rank == (k + turn) % comm.size
+                run(other, "Alltoallv", shape, tree if derived else None)
+            other.Free()
+        return TURNS
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert list(pool.map(turns, range(THREADS))) == [TURNS] * THREADS
+    for parent in parents:
+        parent.Free()

@@ -272,7 +272,7 @@ static bool is_shared(const tempi_segment *made, tempi_segment *opened)
     return end.ring->data[0] == 1 && end.ring->data[end.capacity - 1] == 1;
 }
 
-static int rings(const char *folder, int members, int64_t limit)
+static int rings(const char *folder, int members, int64_t limit, int64_t other)
 {
     const struct rlimit most = {.rlim_cur = (rlim_t)limit, .rlim_max = RLIM_INFINITY};
     char name[TEMPI_SEGMENT_NAME];
@@ -283,6 +283,7 @@ static int rings(const char *folder, int members, int64_t limit)
         printf("none\n");
         return 0;
     }
+    level_2_cache = other;
     tempi_segment opened = tempi_segment_open(folder, members, name);
     if (!opened.memory || opened.bytes != made.bytes)
         fail("it cannot be opened");
@@ -297,12 +298,16 @@ static int rings(const char *folder, int members, int64_t limit)
 
 int main(int argc, char **argv)
 {
-    if (argc == 3 && strcmp(argv[1], "rest") == 0)
+    if (argc < 4)
+        return 2;
+    if (strcmp(argv[1], "rest") == 0) {
+        level_2_cache = atoll(argv[3]);
         return rest(argv[2]);
-    if (argc != 8)
+    }
+    if (argc != 9)
         return 2;
     told_free = atoll(argv[5]);
     room = atoll(argv[6]);
     level_2_cache = atoll(argv[7]);
-    return rings(argv[2], atoi(argv[3]), atoll(argv[4]));
+    return rings(argv[2], atoi(argv[3]), atoll(argv[4]), atoll(argv[8]));
 }

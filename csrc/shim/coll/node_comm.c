@@ -15,6 +15,7 @@
 static struct {
     int keyval;
     tempi_lock lock; /* guards the lists */
+    tempi_lock own;  /* held while that of MPI_COMM_SELF is looked up */
     tempi_node_comm *all;
     tempi_node_comm *free;
 } comms = {.keyval = MPI_KEYVAL_INVALID};
@@ -32,19 +33,27 @@ static void set_handle(tempi_node_comm *node, MPI_Comm comm)
     __atomic_store_n(&node->handle, comm, __ATOMIC_RELEASE);
 }
 
-/* For a new communicator, if nobody has its entry. */
-static void take_passes(tempi_node_comm *node, MPI_Comm comm)
+/* If nobody has its entry. */
+static void take_passes(tempi_node_comm *node)
 {
-    tempi_node_passes *home = tempi_node_passes_home(comm);
-    tempi_lock_acquire(&comms.lock);
-    const bool taken = home->owner == NULL;
-    if (taken)
-        home->owner = node;
-    tempi_lock_release(&comms.lock);
-    if (!taken)
+    tempi_node_passes *home = tempi_node_passes_home(node->handle);
+    tempi_node_comm *nobody = NULL;
+    if (__atomic_load_n(&home->owner, __ATOMIC_RELAXED) != NULL ||
+        !__atomic_compare_exchange_n(&home->owner, &nobody, node, false, __ATOMIC_ACQUIRE,
+                                     __ATOMIC_RELAXED))
         return;
+    home->wants = node->unread.wants;
+    memcpy(home->left, node->unread.left, sizeof home->left);
     node->passes = home;
-    __atomic_store_n(&home->handle, comm, __ATOMIC_RELEASE);
+    __atomic_store_n(&home->handle, node->handle, __ATOMIC_RELEASE);
+}
+
+void tempi_node_comm_pass(tempi_node_comm *node, int function, uint16_t calls)
+{
+    if (calls > 0 && node->passes == &node->unread)
+        take_passes(node);
+    node->seen[function] += calls;
+    node->passes->left[function] = calls;
 }
 
 /* Before another communicator can have its handle. */
@@ -56,11 +65,7 @@ static void leave_passes(tempi_node_comm *node)
     node->passes = &node->unread;
     node->unread.wants = home->wants;
     __atomic_store_n(&home->handle, MPI_COMM_NULL, __ATOMIC_RELAXED);
-    memset(home->left, 0, sizeof home->left);
-    home->wants = false;
-    tempi_lock_acquire(&comms.lock);
-    home->owner = NULL;
-    tempi_lock_release(&comms.lock);
+    __atomic_store_n(&home->owner, NULL, __ATOMIC_RELEASE);
 }
 
 static tempi_node_comm *take_memory(void)
@@ -326,20 +331,30 @@ static tempi_node_comm *make(MPI_Comm comm)
         give_back(node);
         return NULL;
     }
-    take_passes(node, comm);
     set_handle(node, comm);
     return node;
 }
 
-tempi_node_comm *tempi_node_comm_lookup(MPI_Comm comm)
+static tempi_node_comm *find(MPI_Comm comm)
 {
     void *value = NULL;
     int found = 0;
-    if (comm == MPI_COMM_NULL || (key() == MPI_KEYVAL_INVALID && !start()))
-        return NULL;
     if (tempi_lib.Comm_get_attr(comm, key(), &value, &found) != MPI_SUCCESS)
         return NULL;
-    tempi_node_comm *node = found ? value : make(comm);
+    return found ? value : make(comm);
+}
+
+/* MPI_COMM_SELF is a part of several communicators, so threads may come together. */
+tempi_node_comm *tempi_node_comm_lookup(MPI_Comm comm)
+{
+    const bool shared = comm == MPI_COMM_SELF;
+    if (comm == MPI_COMM_NULL || (key() == MPI_KEYVAL_INVALID && !start()))
+        return NULL;
+    if (shared)
+        tempi_lock_acquire(&comms.own);
+    tempi_node_comm *node = find(comm);
+    if (shared)
+        tempi_lock_release(&comms.own);
     if (node)
         __atomic_store_n(&tempi_node_cache[tempi_comm_home(comm, TEMPI_NODE_CACHE_BITS)], node,
                          __ATOMIC_RELEASE);

@@ -32,10 +32,12 @@ typedef struct tempi_node_passes {
     bool wants; /* its processes have something to agree on: blocking calls do not pass */
 } tempi_node_passes;
 
+_Static_assert(sizeof(tempi_node_passes) == 64, "a cache line");
+
 typedef struct tempi_node_comm {
     MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
-    /* Its entry of tempi_node_passes_of; where another communicator has that, `unread`, which no
-     * call reads. */
+    /* Its entry of tempi_node_passes_of; before calls pass, or where another communicator has that,
+     * `unread`, which no such call reads. */
     tempi_node_passes *passes;
     bool together; /* all are on this node and run tempi; the same in all its processes */
     bool split;    /* they are not, but calls may be carried in part; the same in all of a node */
@@ -115,8 +117,9 @@ static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
  * library does these calls. */
 bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what);
 
-/* An entry has one owner until that is freed, so calls on one communicator alone write there. */
-enum { TEMPI_NODE_PASSES_BITS = 5 };
+/* An entry has one owner until that is freed, so calls on one communicator alone write there. There
+ * are many, so that threads with a communicator each seldom look at another one's. */
+enum { TEMPI_NODE_PASSES_BITS = 7 };
 extern TEMPI_HOT tempi_node_passes tempi_node_passes_of[1 << TEMPI_NODE_PASSES_BITS];
 
 static inline tempi_node_passes *tempi_node_passes_home(MPI_Comm comm)
@@ -125,11 +128,7 @@ static inline tempi_node_passes *tempi_node_passes_home(MPI_Comm comm)
 }
 
 /* The next so many calls of a function need not be looked at. */
-static inline void tempi_node_comm_pass(tempi_node_comm *node, int function, uint16_t calls)
-{
-    node->seen[function] += calls;
-    node->passes->left[function] = calls;
-}
+void tempi_node_comm_pass(tempi_node_comm *node, int function, uint16_t calls);
 
 /* The next call is looked at. */
 static inline void tempi_node_comm_look(tempi_node_comm *node, int function)

@@ -10,6 +10,7 @@
 #include "shim/coll/node_memory.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "exchange/rest.h"
 #include "shim/coll/comm_agree.h"
 #include "shim/comm/peer_agree.h"
 
@@ -19,7 +20,7 @@
 
 enum {
     KEPT = 16,       /* of each kind */
-    KEPT_MIB = 32,   /* of rings */
+    RINGS_KEPT = 16, /* times what rests: bytes of rings */
     FILES_SHARE = 4, /* of the process's open files may be for messages that wait */
     FILES_MOST = 1024
 };
@@ -100,7 +101,7 @@ static kept *excess(tempi_connection what, int most)
             bytes += (*at)->segment.bytes;
             last = at;
         }
-    if (n <= most && bytes <= (int64_t)KEPT_MIB << 20)
+    if (n <= most && bytes <= RINGS_KEPT * tempi_rest_bytes())
         return NULL;
     kept *old = *last;
     *last = old->next;

@@ -1,7 +1,7 @@
 /* The shared memory of a communicator's processes: rings, and messages that wait. That of a
  * communicator that was freed is kept for the next one of the same processes in the same order, as
- * libraries make and free communicators all the time, and to make and map up to 2 MiB for each pair
- * of processes takes far longer than a short exchange. */
+ * libraries make and free communicators all the time, and to make and map some MiB for each process
+ * takes far longer than a short exchange. */
 #ifndef TEMPI_SHIM_NODE_MEMORY_H
 #define TEMPI_SHIM_NODE_MEMORY_H
 
