@@ -16,12 +16,6 @@ static inline uint64_t tempi_hash_home(uint64_t key, unsigned bits)
     return tempi_hash(key) >> (64 - bits);
 }
 
-/* The same of 32 bits, in fewer instructions. */
-static inline uint32_t tempi_hash_home_32(uint32_t key, unsigned bits)
-{
-    return (key * 0x9E3779B9u) >> (32 - bits);
-}
-
 /* The hash of one more word. Its upper bits depend on all words, and so do its lower ones. */
 static inline uint64_t tempi_hash_mix(uint64_t hash, uint64_t word)
 {

@@ -40,15 +40,6 @@ static inline unsigned tempi_handle_home(MPI_Datatype type, unsigned bits)
     return (unsigned)tempi_hash_home(tempi_handle(type), bits);
 }
 
-static inline unsigned tempi_comm_home(MPI_Comm comm, unsigned bits)
-{
-#ifdef TEMPI_ABI_INT_HANDLES
-    return tempi_hash_home_32((uint32_t)comm, bits);
-#else
-    return (unsigned)tempi_hash_home(tempi_handle(comm), bits);
-#endif
-}
-
 /* Bytes received, from the status fields that are part of the ABI; -1: ask the library. */
 static inline int64_t tempi_abi_status_bytes(const MPI_Status *status)
 {
@@ -76,7 +67,7 @@ enum { TEMPI_ABI_TELLS_BUILTIN = 0 };
 static inline bool tempi_abi_builtin(MPI_Datatype type)
 {
 #if defined(TEMPI_ABI_INT_HANDLES)
-    return (unsigned)type >> 30 == 1;
+    return ((unsigned)type & 0xC0000000u) == 0x40000000u;
 #elif defined(TEMPI_ABI_SMALL_HANDLES)
     return (uintptr_t)type < 0x1000;
 #else

@@ -128,7 +128,6 @@ def mpi_table(header: Header) -> str:
 #include <mpi.h>
 #include <stddef.h>
 
-#include "base/hot.h"
 #include "predefined_openmpi.h"
 
 struct tempi_interposer;
@@ -141,8 +140,7 @@ struct tempi_mpi {{
 
 /* next: what comes after tempi in the chain of MPI_X (for calls that entered by MPI_X).
  * lib: the library's own PMPI_X (for calls that entered by PMPI_X, and for our own). */
-extern TEMPI_HOT struct tempi_mpi tempi_next;
-extern struct tempi_mpi tempi_next_large, tempi_lib, tempi_lib_large;
+extern struct tempi_mpi tempi_next, tempi_next_large, tempi_lib, tempi_lib_large;
 
 /* Fills them. Returns NULL, or why this library cannot be worked with. */
 const char *tempi_mpi_bind(const struct tempi_interposer *interposer);

@@ -13,7 +13,7 @@ from one_type import Shape, needs_form, run
 from redistribution import NAMED
 from world import MPI, Placed, acted, carried, is_on_several_hosts, needs_host_memory, placement
 
-#: More communicators than tempi keeps entries for (TEMPI_NODE_PASSES_BITS).
+#: More communicators than tempi finds at once (TEMPI_NODE_CACHE_BITS).
 MANY = 150
 THREADS, TURNS = 3, 20
 
@@ -116,8 +116,8 @@ def test_a_communicator_begins_anew_where_one_was_freed(comm: Any) -> None:
         other.Free()
 
 
-def test_calls_are_counted_on_more_communicators_than_have_entries(comm: Any) -> None:
-    """Which of them have one differs between the ranks, as each has made other handles before."""
+def test_calls_are_counted_on_more_communicators_than_are_found_at_once(comm: Any) -> None:
+    """Which of them share a place differs between the ranks, as each has made other handles before."""
     needs_host_memory("tempi carries all calls in memory that the library cannot reach")
     own = [MPI.COMM_SELF.Dup() for _ in range(3 * comm.rank)]
     for one in own:

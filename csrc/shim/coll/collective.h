@@ -162,11 +162,10 @@ static inline void tempi_collective_meet(MPI_Comm comm)
  * has found that all these calls are its own: a few nanoseconds, also where its own take ten. */
 static inline bool tempi_collective_passes(MPI_Comm comm, int function, bool blocking)
 {
-    tempi_node_passes *passes = tempi_node_passes_home(comm);
-    if (__atomic_load_n(&passes->handle, __ATOMIC_RELAXED) != comm || (blocking && passes->wants) ||
-        passes->left[function] == 0)
+    tempi_node_comm *node = tempi_node_comm_cached(comm);
+    if (!node || (blocking && node->wants) || node->passes[function] == 0)
         return false;
-    --passes->left[function];
+    --node->passes[function];
     return true;
 }
 
@@ -177,7 +176,7 @@ static inline bool tempi_collective_leaves(MPI_Comm comm, int function, bool blo
     if (!tempi_collectives)
         return true;
     tempi_node_comm *node = tempi_node_comm_cached(comm);
-    if (!node || (blocking && node->passes->wants))
+    if (!node || (blocking && node->wants))
         return false;
     const bool concerns = tempi_collective_concerns(node, function);
     tempi_node_comm_look(node, function);
@@ -218,8 +217,8 @@ static inline bool tempi_collective_copies(MPI_Comm comm, bool blocking, const v
     if (!tempi_alltoallw_copies || sendbuf == MPI_IN_PLACE)
         return false;
     const tempi_node_comm *node = tempi_node_comm_cached(comm);
-    return node && node->size == 1 && !(blocking && node->passes->wants) && sendtypes &&
-           recvtypes && sendtypes[0] == recvtypes[0] && tempi_type_plain(recvtypes[0]) &&
+    return node && node->size == 1 && !(blocking && node->wants) && sendtypes && recvtypes &&
+           sendtypes[0] == recvtypes[0] && tempi_type_plain(recvtypes[0]) &&
            tempi_numbers_begin_alike(sendcounts, recvcounts) &&
            tempi_numbers_begin_at_zero(sdispls) && tempi_numbers_begin_at_zero(rdispls);
 }

@@ -23,7 +23,6 @@ static struct {
 int tempi_agreements_wanted;
 
 tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
-tempi_node_passes tempi_node_passes_of[1 << TEMPI_NODE_PASSES_BITS];
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -31,41 +30,6 @@ tempi_node_passes tempi_node_passes_of[1 << TEMPI_NODE_PASSES_BITS];
 static void set_handle(tempi_node_comm *node, MPI_Comm comm)
 {
     __atomic_store_n(&node->handle, comm, __ATOMIC_RELEASE);
-}
-
-/* If nobody has its entry. */
-static void take_passes(tempi_node_comm *node)
-{
-    tempi_node_passes *home = tempi_node_passes_home(node->handle);
-    tempi_node_comm *nobody = NULL;
-    if (__atomic_load_n(&home->owner, __ATOMIC_RELAXED) != NULL ||
-        !__atomic_compare_exchange_n(&home->owner, &nobody, node, false, __ATOMIC_ACQUIRE,
-                                     __ATOMIC_RELAXED))
-        return;
-    home->wants = node->unread.wants;
-    memcpy(home->left, node->unread.left, sizeof home->left);
-    node->passes = home;
-    __atomic_store_n(&home->handle, node->handle, __ATOMIC_RELEASE);
-}
-
-void tempi_node_comm_pass(tempi_node_comm *node, int function, uint16_t calls)
-{
-    if (calls > 0 && node->passes == &node->unread)
-        take_passes(node);
-    node->seen[function] += calls;
-    node->passes->left[function] = calls;
-}
-
-/* Before another communicator can have its handle. */
-static void leave_passes(tempi_node_comm *node)
-{
-    tempi_node_passes *home = node->passes;
-    if (home == &node->unread)
-        return;
-    node->passes = &node->unread;
-    node->unread.wants = home->wants;
-    __atomic_store_n(&home->handle, MPI_COMM_NULL, __ATOMIC_RELAXED);
-    __atomic_store_n(&home->owner, NULL, __ATOMIC_RELEASE);
 }
 
 static tempi_node_comm *take_memory(void)
@@ -79,7 +43,6 @@ static tempi_node_comm *take_memory(void)
         tempi_node_comm *const next = node->next;
         const size_t kept = offsetof(tempi_node_comm, passes); /* its handle, which others read */
         memset((char *)node + kept, 0, sizeof *node - kept);
-        node->passes = &node->unread;
         node->next = next;
         return node;
     }
@@ -87,7 +50,6 @@ static tempi_node_comm *take_memory(void)
     if (!node)
         return NULL;
     memset(node, 0, sizeof *node);
-    node->passes = &node->unread;
     set_handle(node, MPI_COMM_NULL);
     tempi_lock_acquire(&comms.lock);
     node->next = comms.all;
@@ -99,9 +61,9 @@ static tempi_node_comm *take_memory(void)
 static void want(tempi_node_comm *node, bool posts, bool answers)
 {
     const bool wants = posts || answers;
-    if (node->passes->wants != wants)
+    if (node->wants != wants)
         __atomic_fetch_add(&tempi_agreements_wanted, wants ? 1 : -1, __ATOMIC_RELAXED);
-    node->passes->wants = wants;
+    node->wants = wants;
     node->wants_posts = posts;
     node->wants_answers = answers;
 }
@@ -129,7 +91,6 @@ void tempi_node_comm_answered(tempi_node_comm *node)
 static void close_node(tempi_node_comm *node, bool ends)
 {
     want(node, false, false);
-    leave_passes(node);
     set_handle(node, MPI_COMM_NULL);
     tempi_node_part_close(node->part, !ends);
     tempi_node_part_close(node->alone, !ends);
@@ -183,7 +144,6 @@ static int on_comm_deleted(MPI_Comm comm, int key, void *value, void *state)
 {
     tempi_node_comm *node = value;
     (void)comm, (void)key, (void)state;
-    leave_passes(node);
     set_handle(node, MPI_COMM_NULL);
     if (leaves(node, false))
         give_back(node);
@@ -356,7 +316,6 @@ tempi_node_comm *tempi_node_comm_lookup(MPI_Comm comm)
     if (shared)
         tempi_lock_release(&comms.own);
     if (node)
-        __atomic_store_n(&tempi_node_cache[tempi_comm_home(comm, TEMPI_NODE_CACHE_BITS)], node,
-                         __ATOMIC_RELEASE);
+        __atomic_store_n(&tempi_node_cache[tempi_node_home(comm)], node, __ATOMIC_RELEASE);
     return node;
 }

@@ -5,7 +5,7 @@
 #define TEMPI_SHIM_NODE_COMM_H
 
 #include "base/fallback.h"
-#include "base/hot.h"
+#include "base/hash.h"
 #include "base/lock.h"
 #include "base/published.h"
 #include "exchange/post_box.h"
@@ -22,23 +22,13 @@ typedef struct tempi_shared_name {
     bool kept;                     /* from another communicator */
 } tempi_shared_name;
 
-/* What a call that passes reads of its communicator, in one cache line. */
-typedef struct tempi_node_passes {
-    _Alignas(64) MPI_Comm handle;
-    struct tempi_node_comm *owner; /* NULL: nobody's */
+typedef struct tempi_node_comm {
+    /* What each call reads is in one cache line. */
+    _Alignas(64) MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
     /* Calls of each function that the library does if their datatypes are predefined, before one
      * has to be looked at again. They are counted in `seen`. */
-    uint16_t left[TEMPI_COLLECTIVE_COUNT];
-    bool wants; /* its processes have something to agree on: blocking calls do not pass */
-} tempi_node_passes;
-
-_Static_assert(sizeof(tempi_node_passes) == 64, "a cache line");
-
-typedef struct tempi_node_comm {
-    MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
-    /* Its entry of tempi_node_passes_of; before calls pass, or where another communicator has that,
-     * `unread`, which no such call reads. */
-    tempi_node_passes *passes;
+    uint16_t passes[TEMPI_COLLECTIVE_COUNT];
+    bool wants;    /* its processes have something to agree on: blocking calls do not pass */
     bool together; /* all are on this node and run tempi; the same in all its processes */
     bool split;    /* they are not, but calls may be carried in part; the same in all of a node */
     /* Its processes, of both groups of an intercommunicator: the group of the process that has the
@@ -82,7 +72,6 @@ typedef struct tempi_node_comm {
     struct tempi_node_part *alone; /* the same, for calls in which each process packs for itself */
     struct tempi_node_comm *next;  /* of all */
     struct tempi_node_comm *next_free;
-    tempi_node_passes unread;
 } tempi_node_comm;
 
 static inline bool tempi_node_comm_is_inter(const tempi_node_comm *node)
@@ -95,14 +84,18 @@ static inline bool tempi_node_comm_is_inter(const tempi_node_comm *node)
 enum { TEMPI_NODE_CACHE_BITS = 6 };
 extern tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
 
+static inline unsigned tempi_node_home(MPI_Comm comm)
+{
+    return (unsigned)tempi_hash_home(tempi_handle(comm), TEMPI_NODE_CACHE_BITS);
+}
+
 /* After a cache miss: asks the attribute. NULL: the library does the call. */
 tempi_node_comm *tempi_node_comm_lookup(MPI_Comm comm);
 
 /* NULL: it is not in the cache. */
 static inline tempi_node_comm *tempi_node_comm_cached(MPI_Comm comm)
 {
-    tempi_node_comm *cached =
-        TEMPI_PUBLISHED(tempi_node_cache[tempi_comm_home(comm, TEMPI_NODE_CACHE_BITS)]);
+    tempi_node_comm *cached = TEMPI_PUBLISHED(tempi_node_cache[tempi_node_home(comm)]);
     return cached && __atomic_load_n(&cached->handle, __ATOMIC_RELAXED) == comm ? cached : NULL;
 }
 
@@ -117,24 +110,18 @@ static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
  * library does these calls. */
 bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what);
 
-/* An entry has one owner until that is freed, so calls on one communicator alone write there. There
- * are many, so that threads with a communicator each seldom look at another one's. */
-enum { TEMPI_NODE_PASSES_BITS = 7 };
-extern TEMPI_HOT tempi_node_passes tempi_node_passes_of[1 << TEMPI_NODE_PASSES_BITS];
-
-static inline tempi_node_passes *tempi_node_passes_home(MPI_Comm comm)
-{
-    return &tempi_node_passes_of[tempi_comm_home(comm, TEMPI_NODE_PASSES_BITS)];
-}
-
 /* The next so many calls of a function need not be looked at. */
-void tempi_node_comm_pass(tempi_node_comm *node, int function, uint16_t calls);
+static inline void tempi_node_comm_pass(tempi_node_comm *node, int function, uint16_t calls)
+{
+    node->seen[function] += calls;
+    node->passes[function] = calls;
+}
 
 /* The next call is looked at. */
 static inline void tempi_node_comm_look(tempi_node_comm *node, int function)
 {
-    node->seen[function] -= node->passes->left[function];
-    node->passes->left[function] = 0;
+    node->seen[function] -= node->passes[function];
+    node->passes[function] = 0;
 }
 
 /* Communicators whose processes have something to agree on in the next blocking collective. */

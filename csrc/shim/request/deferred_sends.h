@@ -7,7 +7,6 @@
 #ifndef TEMPI_SHIM_DEFERRED_SENDS_H
 #define TEMPI_SHIM_DEFERRED_SENDS_H
 
-#include "base/hot.h"
 #include "shim/abi.h"
 #include "transfer/records.h"
 
@@ -21,7 +20,7 @@ typedef enum tempi_send_mode {
 extern int64_t tempi_pending; /* deferred sends and orphans */
 /* The same, and one more where a buffer can be device memory: most calls go on to the library after
  * a look at this alone. */
-extern TEMPI_HOT int64_t tempi_unquiet;
+extern int64_t tempi_unquiet;
 
 /* After tempi_memory_start. */
 void tempi_deferred_start(void);
