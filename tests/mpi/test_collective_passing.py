@@ -16,6 +16,12 @@ from world import MPI, Placed, acted, carried, is_on_several_hosts, needs_host_m
 #: More communicators than tempi finds at once (TEMPI_NODE_CACHE_BITS).
 MANY = 150
 THREADS, TURNS = 3, 20
+TREE = oracle.Vector(5, 2, 3, NAMED[2])
+
+
+def one_each(comm: Any, name: str = "Alltoallv") -> Shape:
+    """A block for each rank."""
+    return Shape(np.full((comm.size, comm.size), 1), 40, name == "Alltoallv")
 
 
 def test_plain_types_stay_with_the_library(comm: Any) -> None:
@@ -33,13 +39,12 @@ def test_plain_types_stay_with_the_library(comm: Any) -> None:
 
 def test_a_type_that_becomes_derived_is_noticed_at_a_later_call(comm: Any) -> None:
     other = comm.Dup()
-    tree = oracle.Vector(5, 2, 3, NAMED[2])
-    shape = Shape(np.full((comm.size, comm.size), 1), 40, True)
+    shape = one_each(comm)
     for _ in range(3):
         run(other, "Alltoallv", shape, None)
     with carried(other, "Alltoallv", 8):
         for _ in range(8):
-            run(other, "Alltoallv", shape, tree if comm.rank == 0 else None)
+            run(other, "Alltoallv", shape, TREE if comm.rank == 0 else None)
     other.Free()
 
 
@@ -48,16 +53,15 @@ def test_all_ranks_look_at_the_same_calls(comm: Any, name: str) -> None:
     """The first, the second, the fourth and so on, though ranks with a derived datatype do not pass the others."""
     needs_host_memory("tempi carries all calls in memory that the library cannot reach")
     other, size = comm.Dup(), comm.size
-    tree = oracle.Vector(5, 2, 3, NAMED[2])
-    shape = Shape(np.full((size, size), 1), 40, name == "Alltoallv")
+    shape = one_each(comm, name)
     looked_at = [1 << k for k in range(7)]
     with acted(collectives=0, collectives_split=0):
         for k in range(1, looked_at[-1]):
             derived = k not in looked_at and k % 3 > 0 and k % size == other.rank
-            run(other, name, shape, tree if derived else None)
+            run(other, name, shape, TREE if derived else None)
     with carried(other, name, 2):
         for _ in range(2):
-            run(other, name, shape, tree if other.rank == 0 else None)
+            run(other, name, shape, TREE if other.rank == 0 else None)
     other.Free()
 
 
@@ -65,10 +69,9 @@ def test_all_ranks_look_at_the_same_calls(comm: Any, name: str) -> None:
 def test_a_persistent_request_ends_calls_that_pass(comm: Any, name: str) -> None:
     """In it the processes of a host may come to carry what they have left to the library."""
     needs_form(name, "persistent")
-    other, size = comm.Dup(), comm.size
-    tree = oracle.Vector(5, 2, 3, NAMED[2])
-    shape = Shape(np.full((size, size), 1), 40, name == "Alltoallv")
-    mine = tree if other.rank == 0 else None
+    other = comm.Dup()
+    shape = one_each(comm, name)
+    mine = TREE if other.rank == 0 else None
     for _ in range(5):
         run(other, name, shape, None)
     run(other, name, shape, mine, form="persistent")
@@ -97,17 +100,14 @@ def test_what_nonblocking_calls_have_agreed_on_holds_for_all_ranks_at_once(comm:
 def test_a_communicator_begins_anew_where_one_was_freed(comm: Any) -> None:
     """It may have the handle of the freed one, whose next calls would have passed on some ranks."""
     needs_host_memory("tempi carries all calls in memory that the library cannot reach")
-    tree = oracle.Vector(5, 2, 3, NAMED[2])
-    shapes = {
-        name: Shape(np.full((comm.size, comm.size), 1), 40, name == "Alltoallv") for name in ("Alltoallv", "Allgather")
-    }
+    shapes = {name: one_each(comm, name) for name in ("Alltoallv", "Allgather")}
     for first in range(comm.size):
         other = comm.Dup()
         with acted(collectives=0, collectives_split=0):
             for _ in range(5):
                 run(other, "Allgather", shapes["Allgather"], None)
         with carried(other, "Alltoallv", 1):
-            run(other, "Alltoallv", shapes["Alltoallv"], tree if comm.rank == first else None)
+            run(other, "Alltoallv", shapes["Alltoallv"], TREE if comm.rank == first else None)
         other.Free()
         other = comm.Dup()
         with acted(collectives=0, collectives_split=0):
@@ -122,10 +122,9 @@ def test_calls_are_counted_on_more_communicators_than_are_found_at_once(comm: An
     own = [MPI.COMM_SELF.Dup() for _ in range(3 * comm.rank)]
     for one in own:
         for _ in range(3):
-            run(one, "Alltoallv", Shape(np.full((1, 1), 1), 40, True), None)
+            run(one, "Alltoallv", one_each(one), None)
     several = [comm.Dup() for _ in range(MANY)]
-    tree = oracle.Vector(5, 2, 3, NAMED[2])
-    shape = Shape(np.full((comm.size, comm.size), 1), 40, True)
+    shape = one_each(comm)
     with acted(collectives=0, collectives_split=0):
         for _ in range(7):
             for other in several:
@@ -133,7 +132,7 @@ def test_calls_are_counted_on_more_communicators_than_are_found_at_once(comm: An
     for k, other in enumerate(several):
         with carried(other, "Alltoallv", 2):
             for _ in range(2):
-                run(other, "Alltoallv", shape, tree if comm.rank == k % comm.size else None)
+                run(other, "Alltoallv", shape, TREE if comm.rank == k % comm.size else None)
         other.Free()
     for one in own:
         one.Free()
@@ -144,8 +143,7 @@ def test_threads_count_the_calls_of_their_own_communicators(comm: Any) -> None:
     needs_host_memory("tempi carries all calls in memory that the library cannot reach")
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         pytest.skip("no threads")
-    tree = oracle.Vector(5, 2, 3, NAMED[2])
-    shape = Shape(np.full((comm.size, comm.size), 1), 40, True)
+    shape = one_each(comm)
     parents = [comm.Dup() for _ in range(THREADS)]
 
     def turns(k: int) -> int:
@@ -153,7 +151,7 @@ def test_threads_count_the_calls_of_their_own_communicators(comm: Any) -> None:
             other = parents[k].Dup()
             for call in range(1, 9):
                 derived = call == 8 and comm.rank == (k + turn) % comm.size
-                run(other, "Alltoallv", shape, tree if derived else None)
+                run(other, "Alltoallv", shape, TREE if derived else None)
             other.Free()
         return TURNS
 

@@ -66,6 +66,14 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "a process opens no longer rings than it would make",
+        "csrc/exchange/segment.c",
+        "capacity_for(members, TEMPI_REST_MOST)",
+        "capacity_for(members, tempi_rest_bytes())",
+        ("tests/unit/test_memory_rest.py",),
+    ),
+    Fault(
+        "exchange",
         "a block of messages is used again at once",
         "csrc/exchange/post_memory.c",
         "memory->given - block->since >= memory->rest);",
