@@ -137,10 +137,11 @@ struct bench_sequence {
 };
 int bench_calls_in_turn(const void *sequence);
 
-/* Passes its arguments on to the function that was wrapped last, and does nothing else. */
-int bench_bare_wrapper(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f,
-                       uintptr_t g, uintptr_t h, uintptr_t i, uintptr_t j, uintptr_t k);
-void bench_wrap_barely(uintptr_t function);
+/* The address of a wrapper of a function that does nothing, whose code lies in the sets of the
+ * first cache in which that of another one does: an exported name of an interposer; 0: anywhere.
+ * There are that many at a time. */
+enum { BENCH_BARE_WRAPPERS = 2 };
+uintptr_t bench_bare_wrapper(int which, uintptr_t function, uintptr_t as);
 
 /* Seconds for tempi_datatype_layout on n datatypes not used before. */
 double bench_first_use(int (*datatype_layout)(uintptr_t, const tempi_layout **),

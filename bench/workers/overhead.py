@@ -188,15 +188,19 @@ def _words(world: World) -> dict[str, int]:
 
 def _collective(world: World, name: str, nonblocking: bool, comm: int, subject: str) -> _native.Timer:
     """Raises `WorkerError` if it does not deliver the int, or more."""
-    words, ours = _words(world), subject == "tempi"
+    words = _words(world)
     arguments = *(words[word] for word in COLLECTIVES[name].split()), comm
-    started = _entry(f"I{name.lower()}" if nonblocking else name, ours)
-    if subject == "wrapper":
-        started = _native.bare_wrapper(_native.load(), started)
-    calls = [(started, arguments)]
+    calls = [(name, arguments)]
     if nonblocking:
-        calls = [(started, (*arguments, words["request"])), (_entry("Wait", ours), (words["request"], words["status"]))]
-    made = _native.timer(_native.load(), "bench_calls_in_turn", _native.sequence(*calls))
+        calls = [(f"I{name.lower()}", (*arguments, words["request"])), ("Wait", (words["request"], words["status"]))]
+    functions = [_entry(function, subject == "tempi") for function, _ in calls]
+    if subject == "wrapper":
+        functions = [
+            _native.bare_wrapper(_native.load(), which, library, worker.tempi_function(f"MPI_{function}") or 0)
+            for which, (library, (function, _)) in enumerate(zip(functions, calls, strict=True))
+        ]
+    sequence = _native.sequence(*((f, given) for f, (_, given) in zip(functions, calls, strict=True)))
+    made = _native.timer(_native.load(), "bench_calls_in_turn", sequence)
     source, target = (buffer[:8].view(np.int32) for buffer in world.buffers[:2])
     target[:] = ~source
     made(1)

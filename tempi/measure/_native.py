@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from ctypes import c_char_p, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -162,8 +162,8 @@ def load(path: Path | None = None) -> ctypes.CDLL:
     library.bench_waitall.argtypes = (c_void_p, c_int64)
     library.bench_first_use.restype = ctypes.c_double
     library.bench_first_use.argtypes = (c_void_p, c_void_p, c_int64)
-    library.bench_wrap_barely.restype = None
-    library.bench_wrap_barely.argtypes = (c_size_t,)
+    library.bench_bare_wrapper.restype = c_size_t
+    library.bench_bare_wrapper.argtypes = (c_int, c_size_t, c_size_t)
     library.bench_spawn.restype = ctypes.c_double
     library.bench_spawn.argtypes = (c_char_p, c_void_p, c_int64)
     return library
@@ -186,10 +186,10 @@ def timer(library: ctypes.CDLL, op: str, argument: ctypes.Structure) -> Timer:
     return run
 
 
-def bare_wrapper(library: ctypes.CDLL, function: int) -> int:
-    """The address of a wrapper of that function that does nothing; there is one at a time."""
-    library.bench_wrap_barely(function)
-    return ctypes.cast(library.bench_bare_wrapper, c_void_p).value or 0
+def bare_wrapper(library: ctypes.CDLL, which: int, function: int, lying_as: int) -> int:
+    """The address of a wrapper of that function that does nothing, in the sets of the first cache in which an
+    interposer's function lies (0: in any). There are two at a time, 0 and 1."""
+    return int(library.bench_bare_wrapper(which, function, lying_as))
 
 
 def waitall_timer(library: ctypes.CDLL, calls: Calls) -> Timer:
