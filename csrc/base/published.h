@@ -20,4 +20,12 @@
 
 #define TEMPI_PUBLISHED(pointer) __atomic_load_n(&(pointer), TEMPI_PUBLISHED_ORDER)
 
+/* Reading what other threads write, in a word, and only to compare it: plain, as a compiler then
+ * compares it where it lies, in fewer bytes of code. */
+#if TEMPI_PUBLISHED_ORDER == __ATOMIC_RELAXED
+#define TEMPI_GLANCE(word) (word)
+#else
+#define TEMPI_GLANCE(word) __atomic_load_n(&(word), __ATOMIC_RELAXED)
+#endif
+
 #endif

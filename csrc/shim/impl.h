@@ -6,14 +6,8 @@
 #include "impl_prototypes.h"
 #include "memory/kind.h"
 #include "shim/request/deferred_sends.h"
+#include "shim/request/quiet.h"
 #include "shim/type/types.h"
-
-/* Nothing is deferred, and no buffer can be device memory: only its datatype can make tempi act
- * in a call. */
-static inline bool tempi_quiet(void)
-{
-    return __atomic_load_n(&tempi_unquiet, __ATOMIC_RELAXED) == 0;
-}
 
 /* All communicators share one list of deferred sends, so a send on any of them posts all. */
 #define tempi_before_sending(comm) tempi_post_all()

@@ -128,6 +128,7 @@ def mpi_table(header: Header) -> str:
 #include <mpi.h>
 #include <stddef.h>
 
+#include "base/hidden.h"
 #include "predefined_openmpi.h"
 
 struct tempi_interposer;
@@ -140,7 +141,7 @@ struct tempi_mpi {{
 
 /* next: what comes after tempi in the chain of MPI_X (for calls that entered by MPI_X).
  * lib: the library's own PMPI_X (for calls that entered by PMPI_X, and for our own). */
-extern struct tempi_mpi tempi_next, tempi_next_large, tempi_lib, tempi_lib_large;
+extern TEMPI_HIDDEN struct tempi_mpi tempi_next, tempi_next_large, tempi_lib, tempi_lib_large;
 
 /* Fills them. Returns NULL, or why this library cannot be worked with. */
 const char *tempi_mpi_bind(const struct tempi_interposer *interposer);

@@ -87,21 +87,32 @@ def copies(row: Row) -> str:
     return f"tempi_collective_copies(comm, {blocks(row)}, sendbuf, {', '.join(given)})"
 
 
-def collective_passes(row: Row, test: str, named: str) -> str:
-    """The condition under which the library does a collective that tempi may carry. The test, which counts the call,
-    comes last: if another one fails the rest counts it. "": it takes more than that."""
+def collective_test(row: Row, test: str) -> str:
+    """The condition under which the library does a collective that tempi may carry, beside that on its datatypes. It
+    counts the call, so it comes last: if another one fails the rest counts it. "": it takes more than that."""
     blocking = blocking_name(row.name)
     known = row.name == blocking or (blocking not in MISORDERED and not row.name.endswith("_init"))
     if not known or not count_condition(row):
         return ""
-    types = sorted({buffer.type for buffer in row.buffers})
-    told = f"tempi_collective_{test}(comm, TEMPI_FUNCTION_{blocking}, {blocks(row)})"
-    return " && ".join(["tempi_quiet()", *(f"{named}({name})" for name in types), told])
+    return f"tempi_collective_{test}(comm, TEMPI_FUNCTION_{blocking}, {blocks(row)})"
+
+
+def types_of(row: Row) -> list[str]:
+    return sorted({buffer.type for buffer in row.buffers if buffer.type})
+
+
+def collective_passes(row: Row) -> str:
+    """By what an earlier call has found, in a table that is there while all is quiet."""
+    test, types = collective_test(row, "passes"), types_of(row)
+    named = f"tempi_type{'s' if len(types) > 1 else ''}_named_at_once({', '.join(types)})"
+    return f"{named} && {test}" if test else ""
 
 
 def leaves(row: Row) -> str:
     """The condition if no earlier call has told."""
-    return collective_passes(row, "leaves", "tempi_type_named")
+    test = collective_test(row, "leaves")
+    named = (f"tempi_type_named({name})" for name in types_of(row))
+    return " && ".join(["tempi_quiet()", *named, test]) if test else ""
 
 
 def passes(row: Row) -> str:
@@ -110,7 +121,7 @@ def passes(row: Row) -> str:
     if row.name in COPIES:
         return f"tempi_quiet() && {copies(row)}"
     if blocking_name(row.name) in COLLECTIVES:
-        return collective_passes(row, "passes", "tempi_type_named_at_once")
+        return collective_passes(row)
     if blocking_name(row.name) in MEETS:
         meets = ["!tempi_collective_meets()"] if row.name in MEETS else []
         named = (f"tempi_type_named_at_once({p.name})" for p in row.function.of_kind("DATATYPE"))
@@ -289,7 +300,9 @@ def entry(slot: Slot) -> str:
         body = passed_on(slot, passes(slot.row)) + body
     if slot.row.name in OPTIONAL:
         body = f"    if ({table_of(slot)}.{slot.row.name} == NULL)\n        return TEMPI_UNAVAILABLE;\n{body}"
-    return f"{before}static int entry_{slot.symbol}({form.declared})\n{{\n{body}}}\n"
+    # What a passing call takes of an entry is then in one or two cache lines.
+    aligned = "__attribute__((aligned(64))) " if passes(slot.row) else ""
+    return f"{before}{aligned}static int entry_{slot.symbol}({form.declared})\n{{\n{body}}}\n"
 
 
 def split(slot: Slot, body: str) -> tuple[str, str]:

@@ -158,11 +158,11 @@ def test_a_call_without_work_for_tempi_is_passed_on_at_once() -> None:
     assert passes["Sendrecv"].count("tempi_type_plain") == 2
     assert passes["Waitall"] == "tempi_quiet() && !tempi_records_any() && !tempi_passing.trial_runs"
     once = "tempi_type_named_at_once"
-    named = f"{once}(recvtype) && {once}(sendtype)"
-    passed = f"tempi_quiet() && {named} && tempi_collective_passes(comm, TEMPI_FUNCTION_Gather"
+    passed = "tempi_types_named_at_once(recvtype, sendtype) && tempi_collective_passes(comm, TEMPI_FUNCTION_Gather"
     assert passes["Gather"] == f"{passed}, true)"
     assert passes["Igather"] == f"{passed}, false)"
-    named = named.replace(once, "tempi_type_named")
+    assert passes["Bcast"] == f"{once}(datatype) && tempi_collective_passes(comm, TEMPI_FUNCTION_Bcast, true)"
+    named = "tempi_type_named(recvtype) && tempi_type_named(sendtype)"
     left = f"tempi_quiet() && {named} && tempi_collective_leaves(comm, TEMPI_FUNCTION_Gather"
     assert emit_wrappers.leaves(ROWS["Gather"]) == f"{left}, true)"
     assert emit_wrappers.leaves(ROWS["Igather"]) == f"{left}, false)"

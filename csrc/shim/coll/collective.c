@@ -39,6 +39,7 @@ void tempi_collective_start(void)
 {
     learn_library();
     tempi_collectives = tempi_config.collectives == TEMPI_COLLECTIVES_AUTO;
+    tempi_quiet_use(tempi_node_passing);
     tempi_waiting_start();
     tempi_exchange_use(tempi_stage_get, tempi_stage_get_read, tempi_stage_put);
 }
@@ -46,6 +47,7 @@ void tempi_collective_start(void)
 void tempi_collective_stop(void)
 {
     tempi_collectives = false;
+    tempi_quiet_use(NULL);
     tempi_coll_requests_stop();
     tempi_node_comm_stop();
 }

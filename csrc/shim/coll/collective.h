@@ -162,11 +162,11 @@ static inline void tempi_collective_meet(MPI_Comm comm)
  * has found that all these calls are its own: a few nanoseconds, also where its own take ten. */
 static inline bool tempi_collective_passes(MPI_Comm comm, int function, bool blocking)
 {
-    tempi_node_comm *node = tempi_node_comm_cached(comm);
-    if (!node || (blocking && node->wants) || node->passes[function] == 0)
+    tempi_node_comm *node = tempi_node_passing_at(tempi_node_passing_home(comm) +
+                                                  (blocking ? 0 : TEMPI_NODE_PASSING_REQUESTS));
+    if (__builtin_expect(TEMPI_GLANCE(node->handle) != comm, 0))
         return false;
-    --node->passes[function];
-    return true;
+    return --node->passes[function] >= 0;
 }
 
 /* The same without such an earlier one: then the call is counted here, else by

@@ -24,6 +24,8 @@ int tempi_agreements_wanted;
 
 tempi_node_comm *tempi_node_cache[1 << TEMPI_NODE_CACHE_BITS];
 
+void *tempi_node_passing[TEMPI_QUIET_TABLE] = TEMPI_NOTHINGS;
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Stale entries of the cache are compared with it. */
@@ -58,11 +60,20 @@ static tempi_node_comm *take_memory(void)
     return node;
 }
 
+static void look_at_blocking_ones(const tempi_node_comm *node)
+{
+    void **place = &tempi_node_passing[tempi_node_passing_home(node->handle)];
+    if (TEMPI_PUBLISHED(*place) == node)
+        __atomic_store_n(place, tempi_nothing, __ATOMIC_RELAXED);
+}
+
 static void want(tempi_node_comm *node, bool posts, bool answers)
 {
     const bool wants = posts || answers;
     if (node->wants != wants)
         __atomic_fetch_add(&tempi_agreements_wanted, wants ? 1 : -1, __ATOMIC_RELAXED);
+    if (wants)
+        look_at_blocking_ones(node);
     node->wants = wants;
     node->wants_posts = posts;
     node->wants_answers = answers;
@@ -179,6 +190,8 @@ void tempi_node_comm_stop(void)
 void tempi_node_comm_clear(void)
 {
     memset(tempi_node_cache, 0, sizeof tempi_node_cache);
+    for (int i = 0; i < TEMPI_QUIET_TABLE; ++i)
+        tempi_node_passing[i] = tempi_nothing;
     while (comms.all) {
         tempi_node_comm *node = comms.all;
         comms.all = node->next;

@@ -12,6 +12,9 @@
 #include "exchange/segment.h"
 #include "shim/abi.h"
 #include "shim/coll/edges.h"
+#include "shim/request/quiet.h"
+
+#include <stddef.h>
 
 /* What shared memory an exchange needs. */
 typedef enum tempi_connection { TEMPI_CONNECT_RINGS, TEMPI_CONNECT_POSTS } tempi_connection;
@@ -23,11 +26,11 @@ typedef struct tempi_shared_name {
 } tempi_shared_name;
 
 typedef struct tempi_node_comm {
-    /* What each call reads is in one cache line. */
     _Alignas(64) MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
     /* Calls of each function that the library does if their datatypes are predefined, before one
-     * has to be looked at again. They are counted in `seen`. */
-    uint16_t passes[TEMPI_COLLECTIVE_COUNT];
+     * has to be looked at again. They are counted in `seen`. Below 0: none; calls that do not pass
+     * may count it down, too, and 64 bits outlast them. */
+    int64_t passes[TEMPI_COLLECTIVE_COUNT];
     bool wants;    /* its processes have something to agree on: blocking calls do not pass */
     bool together; /* all are on this node and run tempi; the same in all its processes */
     bool split;    /* they are not, but calls may be carried in part; the same in all of a node */
@@ -110,17 +113,49 @@ static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
  * library does these calls. */
 bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what);
 
+/* The communicators whose calls may pass, the blocking and then the nonblocking ones, or
+ * tempi_nothing. Of those with the same place it is the one that was looked at last. Those that
+ * want to agree on something are not in the first half. */
+enum { TEMPI_NODE_PASSING_BITS = 8, TEMPI_NODE_PASSING_REQUESTS = 1 << TEMPI_NODE_PASSING_BITS };
+extern void *tempi_node_passing[TEMPI_QUIET_TABLE];
+_Static_assert(2 << TEMPI_NODE_PASSING_BITS == TEMPI_QUIET_TABLE, "it is the table");
+_Static_assert(offsetof(tempi_node_comm, passes) + sizeof(int64_t[TEMPI_COLLECTIVE_COUNT]) <=
+                   TEMPI_NOTHING_BYTES,
+               "tempi_nothing may stand for one: its handle is that of no communicator");
+
+/* The numbers of int handles follow each other in the lowest byte. */
+static inline size_t tempi_node_passing_home(MPI_Comm comm)
+{
+#ifdef TEMPI_ABI_INT_HANDLES
+    return (uint8_t)comm;
+#else
+    return tempi_hash_home(tempi_handle(comm), TEMPI_NODE_PASSING_BITS);
+#endif
+}
+
+/* The communicator whose calls may pass at that place; none while it is not quiet. */
+static inline tempi_node_comm *tempi_node_passing_at(size_t place)
+{
+    void *const *table = TEMPI_PUBLISHED(tempi_quiet_table);
+    return TEMPI_PUBLISHED(table[place]);
+}
+
 /* The next so many calls of a function need not be looked at. */
 static inline void tempi_node_comm_pass(tempi_node_comm *node, int function, uint16_t calls)
 {
+    void **place = &tempi_node_passing[tempi_node_passing_home(node->handle)];
     node->seen[function] += calls;
     node->passes[function] = calls;
+    if (!node->wants)
+        __atomic_store_n(place, node, __ATOMIC_RELEASE);
+    __atomic_store_n(place + TEMPI_NODE_PASSING_REQUESTS, node, __ATOMIC_RELEASE);
 }
 
 /* The next call is looked at. */
 static inline void tempi_node_comm_look(tempi_node_comm *node, int function)
 {
-    node->seen[function] -= node->passes[function];
+    if (node->passes[function] > 0)
+        node->seen[function] -= (uint32_t)node->passes[function];
     node->passes[function] = 0;
 }
 

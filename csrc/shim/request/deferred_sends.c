@@ -5,10 +5,11 @@
 #include "base/thread.h"
 #include "cuda/backend.h"
 #include "memory/known.h"
+#include "shim/request/quiet.h"
 #include "shim/request/request.h"
 #include "shim/type/typemap_check.h"
 
-int64_t tempi_pending, tempi_unquiet;
+int64_t tempi_pending;
 
 static struct {
     tempi_lock posting; /* held by the one thread that posts, for nonblocking calls only */
@@ -38,13 +39,13 @@ static void add(int64_t *count, int64_t amount)
 void tempi_pending_add(int64_t amount)
 {
     add(&tempi_pending, amount);
-    add(&tempi_unquiet, amount);
+    tempi_unquiet_add(amount);
 }
 
 void tempi_deferred_start(void)
 {
     if (tempi_memory_mixed)
-        __atomic_fetch_add(&tempi_unquiet, 1, __ATOMIC_RELAXED);
+        tempi_unquiet_add(1);
 }
 
 /* ---- the generalized request of a deferred send ---------------------------------------------- */

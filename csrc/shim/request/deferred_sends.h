@@ -18,9 +18,6 @@ typedef enum tempi_send_mode {
 } tempi_send_mode;
 
 extern int64_t tempi_pending; /* deferred sends and orphans */
-/* The same, and one more where a buffer can be device memory: most calls go on to the library after
- * a look at this alone. */
-extern int64_t tempi_unquiet;
 
 /* After tempi_memory_start. */
 void tempi_deferred_start(void);

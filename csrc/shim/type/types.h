@@ -109,8 +109,16 @@ static inline bool tempi_type_named_at_once(MPI_Datatype type)
 {
     const unsigned home = tempi_handle_home(type, TEMPI_TYPES_NAMED_BITS);
     return TEMPI_ABI_TELLS_BUILTIN
-               ? tempi_abi_builtin(type)
+               ? tempi_abi_none_derived(type, type)
                : __atomic_load_n(&tempi_types_named[home], __ATOMIC_RELAXED) == type;
+}
+
+/* The same of both types of a call. */
+static inline bool tempi_types_named_at_once(MPI_Datatype a, MPI_Datatype b)
+{
+    return TEMPI_ABI_TELLS_BUILTIN ? tempi_abi_none_derived(a, b)
+                                   : __builtin_expect(tempi_type_named_at_once(a), 1) &&
+                                         __builtin_expect(tempi_type_named_at_once(b), 1);
 }
 
 /* Whether a type that was passed to MPI is derived; then *size is the bytes of an element. */

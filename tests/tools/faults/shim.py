@@ -118,8 +118,16 @@ FAULTS = (
         "memory",
         "calls pass to the library though their buffers can be device memory",
         "csrc/shim/request/deferred_sends.c",
-        "    if (tempi_memory_mixed)\n        __atomic_fetch_add(&tempi_unquiet, 1, __ATOMIC_RELAXED);",
+        "    if (tempi_memory_mixed)\n        tempi_unquiet_add(1);",
         "",
+        tests=("tests/mpi/test_bounce_collectives.py",),
+    ),
+    Fault(
+        "memory",
+        "collectives pass to the library by the table of those that may, though it is not quiet",
+        "csrc/shim/request/quiet.c",
+        "tempi_unquiet == 0 ? quiet.table : nothing",
+        "quiet.table",
         tests=("tests/mpi/test_bounce_collectives.py",),
     ),
     Fault(
