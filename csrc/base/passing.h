@@ -17,6 +17,15 @@ typedef struct tempi_passing_state {
 
 extern tempi_passing_state tempi_passing;
 
+/* Whether calls that complete requests have more to do than the library does. The shim has it
+ * beside what else its entries read. */
+typedef struct tempi_completing_state {
+    int64_t records; /* requests that tempi follows (transfer/records.h) */
+    int64_t trials;  /* trial_runs */
+} tempi_completing_state;
+
+extern tempi_completing_state *tempi_completing;
+
 /* From now on several threads may call MPI; never reset. */
 void tempi_threads_share(void);
 

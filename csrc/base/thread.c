@@ -6,6 +6,9 @@ _Thread_local tempi_thread tempi_this_thread __attribute__((tls_model("initial-e
 
 _Alignas(64) tempi_passing_state tempi_passing;
 
+static tempi_completing_state completing;
+tempi_completing_state *tempi_completing = &completing;
+
 void tempi_threads_share(void)
 {
     if (tempi_passing.shared) /* a store would take the line from threads that read it */

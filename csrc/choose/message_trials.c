@@ -126,6 +126,7 @@ static void set_running(trial *t)
     mine.running = t;
     mine.waiting = 0;
     __atomic_store_n(&tempi_passing.trial_runs, t != NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&tempi_completing->trials, t != NULL, __ATOMIC_RELAXED);
 }
 
 void tempi_message_trials_stop(void)

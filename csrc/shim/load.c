@@ -8,6 +8,7 @@
 #include "shim/comm/peer_class.h"
 #include "shim/lifecycle.h"
 #include "shim/request/deferred_sends.h"
+#include "shim/request/quiet.h"
 #include "shim/type/types.h"
 #include "slots.h"
 
@@ -23,6 +24,7 @@ __attribute__((visibility("default"))) void *const *tempi_shim_load(
     *reason = tempi_mpi_bind(interposer);
     if (*reason != NULL)
         return NULL;
+    tempi_quiet_start();
     tempi_cuda_aware_find(interposer);
     tempi_support_find(interposer);
     if (!interposer->off) {

@@ -137,8 +137,7 @@ def passes(row: Row) -> str:
     if types and all(types):
         return " && ".join(["tempi_quiet()", *(f"tempi_type_plain({name})" for name in types)])
     if row.role in (Role.COMPLETES, Role.INSPECTS) and row.name not in OWN_IMPLEMENTATION:
-        completes = " && !tempi_passing.trial_runs" if row.role is Role.COMPLETES else ""
-        return f"tempi_quiet() && !tempi_records_any(){completes}"
+        return "tempi_completions_pass()"
     return ""
 
 

@@ -83,12 +83,19 @@ static bool resize(unsigned log2_capacity)
 }
 
 /* Caller holds the lock. */
+static void count(int64_t more)
+{
+    __atomic_store_n(&tempi_completing->records, tempi_completing->records + more,
+                     __ATOMIC_RELAXED);
+}
+
+/* Caller holds the lock. */
 static bool make_room(void)
 {
     if (!tempi_records.slots)
         return resize(8);
     const uintptr_t capacity = tempi_records.mask + 1;
-    if ((uintptr_t)(tempi_records.count + 1) * 4 <= capacity)
+    if ((uintptr_t)(tempi_completing->records + 1) * 4 <= capacity)
         return true;
     return resize(64 - tempi_records.shift + 1);
 }
@@ -107,7 +114,7 @@ bool tempi_records_put(tempi_record *record)
     const bool room = make_room();
     if (room) {
         place((tempi_record_slot){record->request, record});
-        __atomic_store_n(&tempi_records.count, tempi_records.count + 1, __ATOMIC_RELAXED);
+        count(1);
     }
     tempi_lock_release(&tempi_records.lock);
     return room;
@@ -129,7 +136,7 @@ void tempi_records_remove(tempi_record_slot *slot)
         }
     }
     tempi_records.slots[gap] = (tempi_record_slot){0, NULL};
-    __atomic_store_n(&tempi_records.count, tempi_records.count - 1, __ATOMIC_RELAXED);
+    count(-1);
 }
 
 tempi_record *tempi_records_claim(uintptr_t request)

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/lock.h"
+#include "base/passing.h"
 #include "pack/pack.h"
 
 #include <stdbool.h>
@@ -66,7 +67,8 @@ tempi_record *tempi_record_new(void);
 /* Frees the record, its staging buffer and its reference to the layout. */
 void tempi_record_free(tempi_record *record);
 
-/* The table: open addressing, linear probing, at most a quarter full. */
+/* The table: open addressing, linear probing, at most a quarter full. tempi_completing counts what
+ * is in it. */
 typedef struct tempi_record_slot {
     uintptr_t request; /* 0: empty */
     tempi_record *record;
@@ -74,7 +76,6 @@ typedef struct tempi_record_slot {
 
 typedef struct tempi_record_table {
     tempi_lock lock;
-    int64_t count;
     unsigned shift; /* 64 - log2(capacity) */
     uintptr_t mask;
     tempi_record_slot *slots;
@@ -84,7 +85,7 @@ extern tempi_record_table tempi_records;
 
 static inline bool tempi_records_any(void)
 {
-    return __atomic_load_n(&tempi_records.count, __ATOMIC_RELAXED) != 0;
+    return __atomic_load_n(&tempi_completing->records, __ATOMIC_RELAXED) != 0;
 }
 
 static inline uintptr_t tempi_records_home(uintptr_t request)
@@ -95,7 +96,7 @@ static inline uintptr_t tempi_records_home(uintptr_t request)
 /* Caller holds tempi_records.lock. NULL: the request is not tracked. */
 static inline tempi_record_slot *tempi_records_find(uintptr_t request)
 {
-    if (tempi_records.count == 0)
+    if (tempi_completing->records == 0)
         return NULL;
     for (uintptr_t i = tempi_records_home(request);; i = (i + 1) & tempi_records.mask) {
         tempi_record_slot *slot = &tempi_records.slots[i];

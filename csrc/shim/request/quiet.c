@@ -3,6 +3,7 @@
 #include "base/thread.h"
 
 int64_t tempi_unquiet;
+tempi_completing_state tempi_entries_completing;
 
 /* A call may write where it has found what it looked for, which it does not here. */
 _Alignas(64) char tempi_nothing[TEMPI_NOTHING_BYTES];
@@ -15,6 +16,11 @@ static struct {
     tempi_lock lock; /* held while it is chosen, by threads that may come together */
     void *const *table;
 } quiet = {.table = nothing};
+
+void tempi_quiet_start(void)
+{
+    tempi_completing = &tempi_entries_completing;
+}
 
 static void choose_table(void *const *table, int64_t unquiet)
 {

@@ -4,6 +4,7 @@
 #define TEMPI_SHIM_QUIET_H
 
 #include "base/hidden.h"
+#include "base/passing.h"
 #include "base/published.h"
 
 #include <stdbool.h>
@@ -18,6 +19,18 @@ static inline bool tempi_quiet(void)
 {
     return TEMPI_GLANCE(tempi_unquiet) == 0;
 }
+
+extern TEMPI_HIDDEN tempi_completing_state tempi_entries_completing;
+
+/* Whether the library alone has to complete requests, or to look at them. */
+static inline bool tempi_completions_pass(void)
+{
+    return (TEMPI_GLANCE(tempi_unquiet) | TEMPI_GLANCE(tempi_entries_completing.records) |
+            TEMPI_GLANCE(tempi_entries_completing.trials)) == 0;
+}
+
+/* Before the first entry is called. */
+void tempi_quiet_start(void);
 
 /* For calls that look something up, too: a table of pointers. While it is not quiet, and before
  * there is one, all of them lead to tempi_nothing, which is zeros. So one load does for both. */
