@@ -103,14 +103,22 @@ static inline bool tempi_collective_is_decided(const tempi_node_comm *node, int 
            node->corrected[function] || node->misordered[function];
 }
 
+/* NULL: the library does a call of that function. */
+static inline tempi_node_comm *tempi_collective_node(MPI_Comm comm, int function)
+{
+    tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
+    if (!node)
+        return NULL;
+    tempi_node_comm_looked_at(node, function);
+    return tempi_collective_concerns(node, function) ? node : NULL;
+}
+
 /* At each call of a function: the communicator if this process may carry it; NULL: the library does
  * it. */
 static inline tempi_node_comm *tempi_collective_begin(MPI_Comm comm, int function)
 {
-    if (__builtin_expect(!tempi_collectives, 0))
-        return NULL;
-    tempi_node_comm *node = tempi_node_comm_of(comm);
-    if (!tempi_collective_concerns(node, function))
+    tempi_node_comm *node = tempi_collective_node(comm, function);
+    if (!node)
         return NULL;
     return node->carried[function] || node->misordered[function] ||
                    tempi_collective_has_types_of_blocks(function) ||
@@ -124,8 +132,8 @@ static inline tempi_node_comm *tempi_collective_begin(MPI_Comm comm, int functio
  * `asked` is set, and the call only tells whether this process has such blocks. */
 static inline tempi_node_comm *tempi_collective_begin_request(MPI_Comm comm, int function)
 {
-    tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
-    if (!tempi_collective_concerns(node, function))
+    tempi_node_comm *node = tempi_collective_node(comm, function);
+    if (!node)
         return NULL;
     if (tempi_collective_decides_alone(node, function))
         return node->carried[function] || node->corrected[function] ||
@@ -226,8 +234,8 @@ static inline bool tempi_collective_copies(MPI_Comm comm, bool blocking, const v
 /* The same for one that makes a persistent request. */
 static inline tempi_node_comm *tempi_collective_begin_init(MPI_Comm comm, int function)
 {
-    tempi_node_comm *node = tempi_collectives ? tempi_node_comm_of(comm) : NULL;
-    if (!tempi_collective_concerns(node, function))
+    tempi_node_comm *node = tempi_collective_node(comm, function);
+    if (!node)
         return NULL;
     tempi_node_comm_look(node, function); /* its processes may come to carry the function */
     return node;

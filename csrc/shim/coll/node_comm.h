@@ -26,11 +26,13 @@ typedef struct tempi_shared_name {
 } tempi_shared_name;
 
 typedef struct tempi_node_comm {
+    /* What each call reads is in one cache line, but for one function where handles have 8 bytes.
+     */
     _Alignas(64) MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
     /* Calls of each function that the library does if their datatypes are predefined, before one
-     * has to be looked at again. They are counted in `seen`. Below 0: none; calls that do not pass
-     * may count it down, too, and 64 bits outlast them. */
-    int64_t passes[TEMPI_COLLECTIVE_COUNT];
+     * has to be looked at again. They are counted in `seen`. Below 0 after a call that was to be
+     * looked at. */
+    int32_t passes[TEMPI_COLLECTIVE_COUNT];
     bool wants;    /* its processes have something to agree on: blocking calls do not pass */
     bool together; /* all are on this node and run tempi; the same in all its processes */
     bool split;    /* they are not, but calls may be carried in part; the same in all of a node */
@@ -119,7 +121,7 @@ bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connect
 enum { TEMPI_NODE_PASSING_BITS = 8, TEMPI_NODE_PASSING_REQUESTS = 1 << TEMPI_NODE_PASSING_BITS };
 extern void *tempi_node_passing[TEMPI_QUIET_TABLE];
 _Static_assert(2 << TEMPI_NODE_PASSING_BITS == TEMPI_QUIET_TABLE, "it is the table");
-_Static_assert(offsetof(tempi_node_comm, passes) + sizeof(int64_t[TEMPI_COLLECTIVE_COUNT]) <=
+_Static_assert(offsetof(tempi_node_comm, passes) + sizeof(int32_t[TEMPI_COLLECTIVE_COUNT]) <=
                    TEMPI_NOTHING_BYTES,
                "tempi_nothing may stand for one: its handle is that of no communicator");
 
@@ -149,6 +151,14 @@ static inline void tempi_node_comm_pass(tempi_node_comm *node, int function, uin
     if (!node->wants)
         __atomic_store_n(place, node, __ATOMIC_RELEASE);
     __atomic_store_n(place + TEMPI_NODE_PASSING_REQUESTS, node, __ATOMIC_RELEASE);
+}
+
+/* A call is looked at. Those that do not pass count down, too: without this the number would come
+ * round. */
+static inline void tempi_node_comm_looked_at(tempi_node_comm *node, int function)
+{
+    if (node->passes[function] < 0)
+        node->passes[function] = 0;
 }
 
 /* The next call is looked at. */
