@@ -3,7 +3,7 @@
  * after which the wrapper's code is no longer where the processor finds it at once, depends on the
  * sets of the first cache that it shares with the library's code, and those follow from its place
  * in a page. So name and entry are there at each place, and a call is wrapped by those that lie as
- * the interposer's own do. */
+ * the interposer's own do (arm64: by such a name and the first entry). */
 #include "native.h"
 
 #include <string.h>

@@ -26,8 +26,8 @@ typedef struct tempi_shared_name {
 } tempi_shared_name;
 
 typedef struct tempi_node_comm {
-    /* What each call reads is in one cache line, but for one function where handles have 8 bytes.
-     */
+    /* What a call that passes reads is in one cache line, but for one function where handles have 8
+     * bytes. */
     _Alignas(64) MPI_Comm handle; /* MPI_COMM_NULL while in the free list */
     /* Calls of each function that the library does if their datatypes are predefined, before one
      * has to be looked at again. They are counted in `seen`. Below 0 after a call that was to be
@@ -116,8 +116,8 @@ static inline tempi_node_comm *tempi_node_comm_of(MPI_Comm comm)
 bool tempi_node_comm_connect(MPI_Comm comm, tempi_node_comm *node, tempi_connection what);
 
 /* The communicators whose calls may pass, the blocking and then the nonblocking ones, or
- * tempi_nothing. Of those with the same place it is the one that was looked at last. Those that
- * want to agree on something are not in the first half. */
+ * tempi_nothing. Of those with the same place it is the one that has come to pass last. Those
+ * that want to agree on something are not in the first half. */
 enum { TEMPI_NODE_PASSING_BITS = 8, TEMPI_NODE_PASSING_REQUESTS = 1 << TEMPI_NODE_PASSING_BITS };
 extern void *tempi_node_passing[TEMPI_QUIET_TABLE];
 _Static_assert(2 << TEMPI_NODE_PASSING_BITS == TEMPI_QUIET_TABLE, "it is the table");
@@ -125,7 +125,9 @@ _Static_assert(offsetof(tempi_node_comm, passes) + sizeof(int32_t[TEMPI_COLLECTI
                    TEMPI_NOTHING_BYTES,
                "tempi_nothing may stand for one: its handle is that of no communicator");
 
-/* The numbers of int handles follow each other in the lowest byte. */
+/* Int handles are numbered from 0 in their kind, of which MPICH has three; the upper bits, which
+ * name it, would take more code than a line holds. So MPI_COMM_WORLD and a communicator of number 0
+ * look each other's calls up where a program uses them in turn. */
 static inline size_t tempi_node_passing_home(MPI_Comm comm)
 {
 #ifdef TEMPI_ABI_INT_HANDLES
