@@ -123,14 +123,6 @@ FAULTS = (
         tests=("tests/mpi/test_bounce_collectives.py",),
     ),
     Fault(
-        "memory",
-        "collectives pass to the library by the table of those that may, though it is not quiet",
-        "csrc/shim/request/quiet.c",
-        "tempi_unquiet == 0 ? quiet.table : nothing",
-        "quiet.table",
-        tests=("tests/mpi/test_bounce_collectives.py",),
-    ),
-    Fault(
         "p2p",
         "a deferred send is posted though its pack failed",
         "csrc/shim/request/deferred_sends.c",
