@@ -12,8 +12,10 @@ typedef struct tempi_reach {
 
 typedef struct tempi_sparse {
     int n, room;
-    tempi_reach *of; /* segments; after the join: sorted, of whole pages */
-    int64_t shift;   /* added to an address; 0: nothing is mapped */
+    tempi_reach *of;   /* segments; after the join: sorted, of whole pages */
+    int64_t shift;     /* added to an address; 0: nothing is mapped */
+    int nfine;         /* 0, or segments that the join left less merged */
+    tempi_reach *fine; /* for where the others fit nowhere */
 } tempi_sparse;
 
 /* Adds the segment [low, high). Returns a tempi_status. */

@@ -32,9 +32,10 @@ static int raise_code(const tempi_owner *owner, int code)
     return code;
 }
 
-static int raise_status(const tempi_owner *owner, int status)
+static int raise_status(const tempi_owner *owner, int status, const char *during)
 {
     tempi_stat_add(TEMPI_STAT_bounce_errors, 1);
+    TEMPI_WARN_ONCE("%s a buffer on a device: %s", during, tempi_status_string(status));
     return raise_code(owner, status == TEMPI_ERR_MEMORY ? MPI_ERR_NO_MEM : MPI_ERR_OTHER);
 }
 
@@ -121,7 +122,7 @@ int tempi_bounce_fill(tempi_bounce *bounce)
     const double start = tempi_trace_begin();
     const int status = fill(bounce);
     tempi_trace_end(start, "bounce", "in", 0);
-    return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status);
+    return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status, "copying");
 }
 
 int tempi_bounce_drain(tempi_bounce *bounce)
@@ -138,7 +139,7 @@ int tempi_bounce_drain(tempi_bounce *bounce)
         tempi_stat_add(TEMPI_STAT_bounced_bytes, h->host.bytes);
     }
     tempi_trace_end(start, "bounce", "out", 0);
-    return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status);
+    return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status, "copying");
 }
 
 int tempi_bounce_drain_once(tempi_bounce *bounce)
@@ -184,7 +185,7 @@ int tempi_bounce_open(tempi_owner owner, tempi_bounce_argument *buffers, int n,
     for (int i = 0; i < n; ++i)
         buffers[i].given = (void *)(uintptr_t)buffers[i].address;
     const int status = describe_all(owner, buffers, n, &bounce);
-    int rc = status == TEMPI_OK ? MPI_SUCCESS : raise_status(&owner, status);
+    int rc = status == TEMPI_OK ? MPI_SUCCESS : raise_status(&owner, status, "host memory for");
     if (rc == MPI_SUCCESS && bounce && when == TEMPI_BOUNCE_NOW)
         rc = tempi_bounce_fill(bounce);
     if (rc == MPI_SUCCESS)
@@ -347,7 +348,7 @@ int tempi_bounce_attach_persistent(tempi_bounce *bounce, int rc, MPI_Request *re
     tempi_lib.Request_free(request);
     const tempi_owner owner = bounce->owner;
     tempi_bounce_free(bounce);
-    return raise_status(&owner, TEMPI_ERR_MEMORY);
+    return raise_status(&owner, TEMPI_ERR_MEMORY, "a request for");
 }
 
 int tempi_bounce_attach_partitions(tempi_bounce *bounce, int rc, int partitions,
@@ -360,7 +361,7 @@ int tempi_bounce_attach_partitions(tempi_bounce *bounce, int rc, int partitions,
     if (!bounce || rc != MPI_SUCCESS || bounce->copied)
         return tempi_bounce_attach_persistent(bounce, rc, request);
     tempi_lib.Request_free(request);
-    rc = raise_status(&bounce->owner, TEMPI_ERR_MEMORY);
+    rc = raise_status(&bounce->owner, TEMPI_ERR_MEMORY, "a request for");
     tempi_bounce_free(bounce);
     return rc;
 }
@@ -386,7 +387,7 @@ int tempi_bounce_ready(MPI_Request request, int first, int last)
         return MPI_SUCCESS;
     for (int i = first; i <= last && status == TEMPI_OK; ++i)
         status = move_partition(&bounce->buffers[0], bounce->partitions, TEMPI_PACK, i);
-    return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status);
+    return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status, "copying");
 }
 
 int tempi_bounce_arrived(MPI_Request request, int partition)
@@ -396,7 +397,7 @@ int tempi_bounce_arrived(MPI_Request request, int partition)
         !(bounce->buffers[0].does & TEMPI_WRITES))
         return MPI_SUCCESS;
     const int status = bring_partition(bounce, partition);
-    return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status);
+    return status == TEMPI_OK ? MPI_SUCCESS : raise_status(&bounce->owner, status, "copying");
 }
 
 /* ---- unsupported calls ----------------------------------------------------------------------- */
