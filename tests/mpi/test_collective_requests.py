@@ -552,8 +552,10 @@ def test_blocking_ones_pass_by(ready: Any) -> None:
         e.free()
 
 
+@pytest.mark.parametrize("others", [0, 3], ids=["", "beside others"])
 @pytest.mark.parametrize("meet", ["Barrier", "Allreduce", "Bcast"])
-def test_a_communicator_agrees_in_its_next_blocking_collective(comm: Any, meet: str) -> None:
+def test_a_communicator_agrees_in_its_next_blocking_collective(comm: Any, meet: str, others: int) -> None:
+    """Also if nonblocking ones come to be passed on before it."""
     own = comm.Split(0, -comm.rank)
     blocks = [[Block((VECTOR, 1), (VECTOR, 1), 3 * i + j) for j in range(own.size)] for i in range(own.size)]
     out, into = blocks[own.rank], [row[own.rank] for row in blocks]
@@ -563,6 +565,8 @@ def test_a_communicator_agrees_in_its_next_blocking_collective(comm: Any, meet: 
     with carried(own, "Alltoallw", 2 * (own.size == 1)):
         for _ in range(2):
             exchange(nonblocking(own, "Alltoallw"), out, into)
+    for _ in range(others):
+        own.Iallgather(one, np.zeros(own.size)).Wait()
     getattr(own, meet)(*{"Barrier": (), "Allreduce": (one, sum_), "Bcast": (one,)}[meet])
     with carried(own, "Alltoallw"):
         exchange(nonblocking(own, "Alltoallw"), out, into)
