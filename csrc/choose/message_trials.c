@@ -28,8 +28,10 @@ enum {
 #define PATIENCE INT64_C(2000000000)
 /* Each LOOKS messages that it examines a process looks whether trials go on. Its own does not after
  * STALLED times its longest round and STALLED_LEAST (ns), as a program does other things in
- * between, or before its first one after so many messages. */
-enum { LOOKS = 16, STALLED = 16, STALLED_LEAST = 10000000, FIRST_WITHIN = 256 };
+ * between. One pause makes the longest round a hundred times as long as the others: so neither
+ * after OTHERS messages of other keys in PASSED times the mean round, nor before the first round
+ * after OTHERS messages. */
+enum { LOOKS = 16, STALLED = 16, STALLED_LEAST = 10000000, PASSED = 4, OTHERS = 256 };
 /* Nanoseconds that examining a message takes on each side. In a trial all are examined; once it is
  * over those that are left and repeated pass by without (shim/p2p/message.h:
  * tempi_message_is_left). Of a round at most the EXAMINED_SHARE-th part counts as that. */
@@ -76,7 +78,7 @@ typedef struct trial {
     tempi_message_probe probe;
     tempi_contest contest;
     uint32_t completions;   /* when this round began */
-    int64_t last;           /* when this round began */
+    int64_t began, last;    /* when the trial began, and this round */
     int64_t longest;        /* round of this trial; 0: none yet */
     int64_t rounds, posted; /* since the trial began, and messages in them */
 } trial;
@@ -89,7 +91,7 @@ static struct {
     trial *running;
     uint32_t posts;      /* messages with a key */
     uint32_t looks;      /* messages */
-    uint32_t waiting;    /* messages since the running trial began, to the next LOOKS */
+    uint32_t waiting;    /* messages since the running trial's last round, to the next LOOKS */
     int64_t probes_rest; /* until then there are none */
 } mine;
 
@@ -377,7 +379,7 @@ static bool begin_rounds(trial *t, bool probes)
         abandon(mine.running, false);
     t->runs = true;
     t->rounds = t->posted = 0;
-    t->last = now;
+    t->began = t->last = now;
     t->completions = completions_of(t);
     set_running(t);
     return true;
@@ -420,6 +422,7 @@ static void continue_trial(trial *t)
     t->last = now;
     t->longest = took > t->longest ? took : t->longest;
     ++t->rounds;
+    mine.waiting = 0;
     if (!tempi_trial_lease_renew(now, patience_of(t)))
         abandon(t, false);
     else
@@ -429,9 +432,13 @@ static void continue_trial(trial *t)
 /* The running trial's key is no longer used as it was. */
 static bool is_stalled(const trial *t, int64_t now)
 {
-    if (t->longest == 0)
-        return mine.waiting > FIRST_WITHIN;
-    return now - t->last > STALLED_LEAST && now - t->last > STALLED * t->longest;
+    const bool others = mine.waiting > OTHERS;
+    const int64_t since = now - t->last;
+    if (t->rounds == 0)
+        return others;
+    return since > STALLED_LEAST &&
+           (since > STALLED * t->longest ||
+            (others && since > PASSED * ((t->last - t->began) / t->rounds)));
 }
 
 /* Ends the own trial if it does not go on, or the lease of a process that has left it. */

@@ -168,6 +168,22 @@ FAULTS = (
     ),
     Fault(
         "choose",
+        "a trial keeps others from theirs for many of its longest rounds",
+        "csrc/choose/message_trials.c",
+        "(others && since > PASSED *",
+        "(false && since > PASSED *",
+        ("tests/unit/test_message_trials.py",),
+    ),
+    Fault(
+        "choose",
+        "few messages of others end a trial",
+        "csrc/choose/message_trials.c",
+        "(others && since > PASSED *",
+        "(since > PASSED *",
+        ("tests/unit/test_message_trials.py",),
+    ),
+    Fault(
+        "choose",
         "a probe whose messages have ended keeps others from their trials",
         "csrc/choose/message_trials.c",
         "    if (mine.running && mine.running->probes && !probes)",
