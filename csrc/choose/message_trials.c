@@ -29,9 +29,9 @@ enum {
 /* Each LOOKS messages that it examines a process looks whether trials go on. Its own does not after
  * STALLED times its longest round and STALLED_LEAST (ns), as a program does other things in
  * between. One pause makes the longest round a hundred times as long as the others: so neither
- * after OTHERS messages of other keys in PASSED times the mean round, nor before the first round
- * after OTHERS messages. */
-enum { LOOKS = 16, STALLED = 16, STALLED_LEAST = 10000000, PASSED = 4, OTHERS = 256 };
+ * after OTHERS messages of other keys in PASSED times the shortest round, nor before the first
+ * round after OTHERS messages. */
+enum { LOOKS = 16, STALLED = 16, STALLED_LEAST = 10000000, PASSED = 64, OTHERS = 256 };
 /* Nanoseconds that examining a message takes on each side. In a trial all are examined; once it is
  * over those that are left and repeated pass by without (shim/p2p/message.h:
  * tempi_message_is_left). Of a round at most the EXAMINED_SHARE-th part counts as that. */
@@ -78,8 +78,9 @@ typedef struct trial {
     tempi_message_probe probe;
     tempi_contest contest;
     uint32_t completions;   /* when this round began */
-    int64_t began, last;    /* when the trial began, and this round */
+    int64_t last;           /* when this round began */
     int64_t longest;        /* round of this trial; 0: none yet */
+    int64_t shortest;       /* the same */
     int64_t rounds, posted; /* since the trial began, and messages in them */
 } trial;
 
@@ -379,7 +380,7 @@ static bool begin_rounds(trial *t, bool probes)
         abandon(mine.running, false);
     t->runs = true;
     t->rounds = t->posted = 0;
-    t->began = t->last = now;
+    t->last = now;
     t->completions = completions_of(t);
     set_running(t);
     return true;
@@ -421,6 +422,7 @@ static void continue_trial(trial *t)
     const int64_t now = clock_now(), took = now - t->last;
     t->last = now;
     t->longest = took > t->longest ? took : t->longest;
+    t->shortest = t->rounds == 0 || took < t->shortest ? took : t->shortest;
     ++t->rounds;
     mine.waiting = 0;
     if (!tempi_trial_lease_renew(now, patience_of(t)))
@@ -437,8 +439,7 @@ static bool is_stalled(const trial *t, int64_t now)
     if (t->rounds == 0)
         return others;
     return since > STALLED_LEAST &&
-           (since > STALLED * t->longest ||
-            (others && since > PASSED * ((t->last - t->began) / t->rounds)));
+           (since > STALLED * t->longest || (others && since > PASSED * t->shortest));
 }
 
 /* Ends the own trial if it does not go on, or the lease of a process that has left it. */
