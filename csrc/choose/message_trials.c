@@ -29,9 +29,10 @@ enum {
 /* Each LOOKS messages that it examines a process looks whether trials go on. Its own does not after
  * STALLED times its longest round and STALLED_LEAST (ns), as a program does other things in
  * between. One pause makes the longest round a hundred times as long as the others: so neither
- * after OTHERS messages of other keys in PASSED times the shortest round, nor before the first
- * round after OTHERS messages. */
-enum { LOOKS = 16, STALLED = 16, STALLED_LEAST = 10000000, PASSED = 64, OTHERS = 256 };
+ * after OTHERS messages of other keys in PASSED times the shortest round. Nor before its first one
+ * after FIRST_WITHIN messages. */
+enum { LOOKS = 16, STALLED = 16, STALLED_LEAST = 10000000, FIRST_WITHIN = 256 };
+enum { OTHERS = 64, PASSED = 64 };
 /* Nanoseconds that examining a message takes on each side. In a trial all are examined; once it is
  * over those that are left and repeated pass by without (shim/p2p/message.h:
  * tempi_message_is_left). Of a round at most the EXAMINED_SHARE-th part counts as that. */
@@ -434,12 +435,11 @@ static void continue_trial(trial *t)
 /* The running trial's key is no longer used as it was. */
 static bool is_stalled(const trial *t, int64_t now)
 {
-    const bool others = mine.waiting > OTHERS;
     const int64_t since = now - t->last;
     if (t->rounds == 0)
-        return others;
-    return since > STALLED_LEAST &&
-           (since > STALLED * t->longest || (others && since > PASSED * t->shortest));
+        return mine.waiting > FIRST_WITHIN;
+    return since > STALLED_LEAST && (since > STALLED * t->longest ||
+                                     (mine.waiting > OTHERS && since > PASSED * t->shortest));
 }
 
 /* Ends the own trial if it does not go on, or the lease of a process that has left it. */
