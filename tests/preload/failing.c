@@ -1,8 +1,8 @@
 /* Messages of device memory to oneself while a call of the CUDA driver fails.
  *
- *     failing [FUNCTION K [ERROR]]
+ *     failing [FUNCTION K DONE [ERROR]]
  *
- * The K-th call of FUNCTION from the first message on fails. Each step prints "right NAME", "error
+ * The K-th call of FUNCTION after the first DONE steps fails. Each step prints "right NAME", "error
  * NAME" when an MPI call of it said so, "gone NAME" when the device itself no longer answers, or
  * "WRONG NAME". */
 #include "device_memory.h"
@@ -194,12 +194,10 @@ static kind kind_of(int which)
 static void arm(int argc, char **argv)
 {
     char rule[200];
-    if (argc < 3)
-        return;
     const unsigned long long so_far =
         ((uint64_t (*)(const char *))cu("tempi_emulator_count"))(argv[1]);
     snprintf(rule, sizeof rule, "%s:%llu%s%s", argv[1], so_far + strtoull(argv[2], NULL, 10),
-             argc > 3 ? ":" : "", argc > 3 ? argv[3] : "");
+             argc > 4 ? ":" : "", argc > 4 ? argv[4] : "");
     if (((int (*)(const char *))cu("tempi_emulator_fail"))(rule) != 0)
         printf("BAD rule %s\n", rule);
 }
@@ -213,12 +211,15 @@ int main(int argc, char **argv)
     out = device_new(MOST);
     into = device_new(MOST);
     between = device_new(MOST);
-    arm(argc, argv);
+    const long until_armed = argc > 3 ? strtol(argv[3], NULL, 10) : -1;
+    long done = 0;
     for (int round = 0; round < 2; round++) {
         printf("round %d\n", round);
         for (int which = 0; which < 4; which++) {
             kind k = kind_of(which);
             for (int i = 0; i < (int)(sizeof steps / sizeof *steps); i++) {
+                if (done++ == until_armed)
+                    arm(argc, argv);
                 const int present = prepare(&k);
                 verdict(steps[i].name, &k, steps[i].run(&k), present);
             }

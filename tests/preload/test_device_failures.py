@@ -78,6 +78,8 @@ FUNCTIONS = {
     "LaunchKernel": "right",
     "ThreadExchangeStreamCaptureMode": "right",
 }
+#: Called at each poll of a batch, so their number depends on how long the device takes.
+POLLED = ("CtxGetCurrent", "PointerGetAttribute", "StreamQuery", "ThreadExchangeStreamCaptureMode")
 TRIED = [name for name, outcome in FUNCTIONS.items() if not outcome.startswith("unused")]
 USED = [name for name, outcome in FUNCTIONS.items() if "unused" not in outcome]
 
@@ -116,6 +118,13 @@ class Outcome:
         self.calls = {re.sub(r"^cu|_v2$", "", name): n for name, n in read_report["calls"].items()}
 
 
+def calls_to_fail(name: str, made: int, part: int) -> list[tuple[str, str]]:
+    """The first call of a function, and one at 1/`part` of a run in which it is called `made` times: which call,
+    counted from which step on."""
+    later = ("1", str(STEPS // part)) if name in POLLED else (str(max(1, made // part)), "0")
+    return sorted({("1", "0"), later})
+
+
 @pytest.fixture(scope="module")
 def clean(programs: Path) -> dict[str, Outcome]:
     """Runs without a failure."""
@@ -142,11 +151,11 @@ def test_without_failures_all_is_right_and_every_used_function_is_called(
 @pytest.mark.once
 def test_one_failure(mpi: Toolchain, clean: dict[str, Outcome], programs: Path, name: str) -> None:
     made = clean[mpi.name].calls.get(name, 0)
-    for k in sorted({1, max(1, made // 2)}):
-        done = Outcome(mpi, programs, f"cu{name}", str(k))
-        assert done.steps == {"right": STEPS}, (k, done.run.stdout)
+    for k, step in calls_to_fail(name, made, 2):
+        done = Outcome(mpi, programs, f"cu{name}", k, step)
+        assert done.steps == {"right": STEPS}, (k, step, done.run.stdout)
         kind = FUNCTIONS[name].split(",")[0]
-        assert done.left in ({}, {kind: 1}), k
+        assert done.left in ({}, {kind: 1}), (k, step)
 
 
 #: Calls that set up a program's own context, and check whether it still exists.
@@ -159,7 +168,7 @@ OF_CONTEXTS = ("PointerGetAttribute", "PointerGetAttributes", "DevicePrimaryCtxG
 @pytest.mark.once
 def test_one_failure_in_a_context_of_the_programs_own(mpi: Toolchain, programs: Path, name: str) -> None:
     for k in (1, 2, 5):
-        done = Outcome(mpi, programs, f"cu{name}", str(k), DEVICE_OWN_CONTEXT="1")
+        done = Outcome(mpi, programs, f"cu{name}", str(k), "0", DEVICE_OWN_CONTEXT="1")
         assert done.calls["CtxCreate"] == 1
         assert done.steps == {"right": STEPS}, (k, done.run.stdout)
         assert done.left == {}, k
@@ -173,8 +182,8 @@ def test_one_failure_in_a_context_of_the_programs_own(mpi: Toolchain, programs: 
 @pytest.mark.once
 def test_a_lost_device(mpi: Toolchain, clean: dict[str, Outcome], programs: Path, name: str) -> None:
     """The current message and all later ones end with an error; the program continues to its end."""
-    for k in sorted({1, max(1, clean[mpi.name].calls[name] // 3)}):
-        done = Outcome(mpi, programs, f"cu{name}", str(k), "lost")
+    for k, step in calls_to_fail(name, clean[mpi.name].calls[name], 3):
+        done = Outcome(mpi, programs, f"cu{name}", k, step, "lost")
         assert set(done.steps) <= {"right", "error", "gone"}
         assert done.steps["gone"] or done.steps["error"]
         assert "device memory is left to the MPI library from now on" in done.run.stderr
@@ -183,5 +192,5 @@ def test_a_lost_device(mpi: Toolchain, clean: dict[str, Outcome], programs: Path
 @every_mpi
 def test_failures_of_streams_that_run_at_any_time(mpi: Toolchain, programs: Path) -> None:
     for k in ("5", "40", "160"):
-        done = Outcome(mpi, programs, "any", k, "999", TEMPI_EMULATOR_STREAMS="random")
+        done = Outcome(mpi, programs, "any", k, "0", "999", TEMPI_EMULATOR_STREAMS="random")
         assert set(done.steps) <= {"right", "error"}
