@@ -1,4 +1,5 @@
 #include "exchange/copy_choice.h"
+#include "exchange/rest.h"
 #include "tempi.h"
 
 #include <math.h>
@@ -23,6 +24,8 @@ enum {
     SILENT = 4,      /* flows of a follower after which a leader's last choice is old */
     SHORT_SIZES = 2, /* classes of flows that take only some times as long as to read the clocks */
     TIMED = 4,       /* of so many of these that go the best way one is timed */
+    WARM_AGAIN = 64, /* times the bytes that rest: then it is warmed again */
+    WARM_FLOWS = 16, /* of which so many count as much as that, at least */
     WAY_BITS = 8
 };
 
@@ -124,6 +127,38 @@ static void forget_slow_flows(knowledge *known, uint32_t flow)
     known->cost[known->former] = known->cost[known->best]; /* not too far behind to be tried */
 }
 
+/* Ways through memory that rests, beside one through memory that does not. What they cost shows
+ * when all of that memory has been used a short time ago: before, it is in no cache (128 KiB each
+ * way took 40 us then, 9 later, and 4.5 through the same memory again; Zen 3). */
+static const unsigned resting = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
+
+/* At first, and now and then, unless the program's flows warm it. */
+static bool is_to_be_warmed(const knowledge *known, unsigned ways)
+{
+    return is_among(ways, TEMPI_COPY_TWICE) && is_among(ways, TEMPI_COPY_REUSED) &&
+           known->until <= 0 && known->flows % TEMPI_COPY_TRIALS == 0 &&
+           (known->flows == 0 || !is_among(resting, known->best));
+}
+
+/* Then they are tried as at first. */
+static void begin_to_warm(knowledge *known)
+{
+    known->cold = tempi_rest_bytes();
+    known->until = WARM_AGAIN * known->cold;
+    for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way) {
+        if (!is_among(resting, way))
+            continue;
+        known->samples[way] = 0;
+        known->cost[way] = known->cost[known->best]; /* not too far behind to be tried */
+    }
+}
+
+/* Other ways to try now and then: not those that would seem slow. */
+static unsigned others_than(tempi_copy_way best, unsigned ways)
+{
+    return ways & ~(1u << best) & ~(best == TEMPI_COPY_REUSED ? resting : 0);
+}
+
 /* The best way, or now and then another one. */
 static tempi_chosen_way again(knowledge *known, unsigned ways, int class, uint32_t flow)
 {
@@ -133,7 +168,7 @@ static tempi_chosen_way again(knowledge *known, unsigned ways, int class, uint32
                            : flow < AGAIN_SETTLED ? 2 * AGAIN_FIRST
                                                   : AGAIN,
                    times = flow / every;
-    const unsigned others = ways & ~(1u << best),
+    const unsigned others = others_than(best, ways),
                    rivals = times % AGAIN_ALL == 0 ? others
                                                    : within(cost, others, FAR * cost[best]);
     if (rivals && flow % every < TRIED)
@@ -162,8 +197,12 @@ static tempi_chosen_way measured(tempi_copy_choice *choice, int class, unsigned 
 {
     knowledge *known = &choice->classes[class];
     const float *cost = known->cost;
-    const uint32_t flow = known->flows++;
     int8_t *trying = &known->trying;
+    if (is_to_be_warmed(known, ways))
+        begin_to_warm(known);
+    if (known->cold > 0 && is_among(ways, TEMPI_COPY_TWICE))
+        return (tempi_chosen_way){TEMPI_COPY_TWICE, true};
+    const uint32_t flow = known->flows++;
     forget_slow_flows(known, flow);
     if (flow % TEMPI_COPY_TRIALS == 0)
         *trying = (int8_t)untried(cost, known->samples, ways);
@@ -191,7 +230,8 @@ const char *tempi_copy_way_name(int way)
     static const char *const names[TEMPI_COPY_WAYS] = {
         [TEMPI_COPY_TWICE] = "twice",   [TEMPI_COPY_NONTEMPORAL] = "nontemporal",
         [TEMPI_COPY_PACKED] = "packed", [TEMPI_COPY_ONCE] = "once",
-        [TEMPI_COPY_STORED] = "stored", [TEMPI_COPY_MAPPED] = "mapped"};
+        [TEMPI_COPY_STORED] = "stored", [TEMPI_COPY_MAPPED] = "mapped",
+        [TEMPI_COPY_REUSED] = "reused"};
     return way >= 0 && way < TEMPI_COPY_WAYS ? names[way] : NULL;
 }
 
@@ -269,11 +309,26 @@ static bool is_warm(knowledge *known, tempi_copy_way way)
     return known->row > COLD;
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Whether a flow still only warms memory that rests. */
+static bool is_warming(knowledge *known, tempi_copy_way way, int64_t bytes)
+{
+    const bool cold = known->cold > 0;
+    if (cold && way == TEMPI_COPY_TWICE)
+        known->cold -= bytes;
+    return cold;
+}
+
 static void begin_again(knowledge *known)
 {
     known->noted = 0;
     known->since -= known->flows; /* as long ago as before */
     known->flows = 0;
+    known->until = 0;
 }
 
 /* What is known of the others is of the time before: they will have changed likewise. */
@@ -307,7 +362,8 @@ void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, 
     uint8_t *samples = &known->samples[way];
     const float cost = (float)(seconds / (double)bytes);
     const bool best = known->best == way;
-    if (!is_warm(known, way))
+    known->until -= least(bytes, tempi_rest_bytes() / WARM_FLOWS);
+    if (!is_warm(known, way) || is_warming(known, way, bytes))
         return;
     *samples = (uint8_t)(*samples + (*samples <= SAMPLES));
     take_sample(&known->cost[way], *samples, cost, !best);

@@ -1,11 +1,12 @@
-/* Chooses how a flow is copied that is not short: through shared memory, with ordinary or with
- * non-temporal stores; in one copy, by reading the sender's memory, or memory that is mapped in
- * both processes; or packed in memory of the sender's own, which the receiver reads. Which one is
- * fastest depends on the processor, on the caches that two cores share, and on the kernel's cost of
- * each run; so the sender times them on the program's own calls, for each receiver, length of runs
- * and size, and now and then a slower one again: in three flows one after the other, of which the
- * first two do not count. They warm caches and pages, and may take memory whose lines the receiver
- * does not hold yet, unlike those that follow.
+/* Chooses how a flow is copied that is not short: through shared memory that has rested (rest.h),
+ * with ordinary or with non-temporal stores, or through the same memory again; in one copy, by
+ * reading the sender's memory, or memory that is mapped in both processes; or packed in memory of
+ * the sender's own, which the receiver reads. Which one is fastest depends on the processor, on the
+ * caches that two cores share, and on the kernel's cost of each run; so the sender times them on
+ * the program's own calls, for each receiver, length of runs and size, and now and then a slower
+ * one again: in three flows one after the other, of which the first two do not count. They warm
+ * caches and pages, and may take memory whose lines the receiver does not hold yet, unlike those
+ * that follow.
  *
  * The two flows of a pair should go the same way. A process that reads the memory of the other one
  * does not pack meanwhile: in unlike ways the two wait for each other in turn, for twice as long.
@@ -23,6 +24,7 @@ typedef enum tempi_copy_way {
     TEMPI_COPY_ONCE,        /* the receiver reads blocks; not for short runs */
     TEMPI_COPY_STORED,      /* the sender stores blocks in the receiver's memory (invitation.h) */
     TEMPI_COPY_MAPPED,      /* the receiver reads blocks of memory that it has mapped (mapped.h) */
+    TEMPI_COPY_REUSED,      /* as TWICE, through the memory that was read last */
     TEMPI_COPY_WAYS
 } tempi_copy_way;
 
@@ -65,6 +67,8 @@ typedef struct tempi_copy_choice {
         uint32_t flows, since;            /* since when it is not, in flows */
         uint32_t heard; /* the leader's last word, and own flows since it changed */
         uint32_t silent;
+        int64_t cold;             /* bytes that warm memory that rests, from now on */
+        int64_t until;            /* bytes until it is warmed again */
         tempi_chosen_way planned; /* of the next flow */
         bool plans;
     } classes[TEMPI_COPY_CLASSES];

@@ -45,6 +45,7 @@ typedef struct tempi_post {
     int64_t offset;              /* of the bytes in the whole */
     int32_t nshapes;             /* of the offer; 0: the bytes are packed, or a device's */
     int32_t described;           /* bytes of the description for a device; 0: they are packed */
+    bool reused;                 /* what was set aside does not rest (post_memory.h) */
     double patience;             /* seconds after which an offer may be withdrawn */
     double packing;              /* seconds, by the sender: of an offer, with the wait before, if it
                                     was withdrawn, or with which it stored it; 0: it was read */

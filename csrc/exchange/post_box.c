@@ -157,7 +157,7 @@ void tempi_post_close(tempi_post_box *box)
 static void free_room(tempi_post_box *box, outbox *mine, tempi_post *post)
 {
     if (post->room > 0)
-        tempi_post_block_put(&box->memory, post->block, post->room);
+        tempi_post_block_put(&box->memory, post->block, post->reused, post->room);
     mine->used -= post->room;
     post->room = 0;
 }
@@ -222,7 +222,7 @@ static void sweep(tempi_post_box *box, int to)
         mine->oldest = post->next & ~SIGNAL;
         ++mine->index;
         if (place != first)
-            tempi_post_block_put(&box->memory, place, size);
+            tempi_post_block_put(&box->memory, place, false, size);
     }
 }
 
@@ -269,7 +269,8 @@ static bool offers(tempi_post_box *box, int to, const tempi_offer *offer, tempi_
 {
     const int class = tempi_copy_class(post->bytes, offer ? offer->bytes : 0,
                                        offer ? offer->runs : 0);
-    const unsigned packs = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
+    const unsigned packs = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED |
+                           1 << TEMPI_COPY_NONTEMPORAL;
     unsigned ways = packs;
     if (class < 0)
         return false;
@@ -307,7 +308,8 @@ static tempi_post *put_down_with(tempi_post_box *box, int to, const tempi_post *
                                  uint64_t behind, void **data)
 {
     uint64_t size = 0;
-    const uint64_t at = tempi_post_block_get(&box->memory, sizeof(tempi_post) + behind, 0, &size);
+    const uint64_t at = tempi_post_block_get(&box->memory, sizeof(tempi_post) + behind, 0, false,
+                                             &size);
     if (at == 0)
         return NULL;
     tempi_post *post = tempi_post_own_place(&box->memory, at, 0);
@@ -332,7 +334,7 @@ static bool set_aside(tempi_post_box *box, int to, tempi_post *post, uint64_t by
 {
     const uint64_t shift = shift_of(bytes);
     uint64_t room = 0;
-    const uint64_t block = tempi_post_block_get(&box->memory, bytes, shift, &room);
+    const uint64_t block = tempi_post_block_get(&box->memory, bytes, shift, post->reused, &room);
     if (block == 0)
         return false;
     box->outboxes[to].used += room;
@@ -350,7 +352,7 @@ static tempi_post *put_down(tempi_post_box *box, int to, const tempi_post *made,
     tempi_post *post = put_down_with(box, to, made, 0, data);
     if (!post || set_aside(box, to, post, needs, data))
         return post;
-    tempi_post_block_put(&box->memory, box->outboxes[to].unsent, post->size);
+    tempi_post_block_put(&box->memory, box->outboxes[to].unsent, false, post->size);
     return NULL;
 }
 
@@ -387,9 +389,10 @@ int64_t tempi_post_part(tempi_post_box *box, int to, int64_t bytes, bool streame
 }
 
 tempi_post *tempi_post_new_part(tempi_post_box *box, int to, int64_t offset, int64_t bytes,
-                                int64_t whole, void **data)
+                                int64_t whole, bool reused, void **data)
 {
-    const tempi_post made = {.bytes = bytes, .offset = offset, .whole = whole, .course.class = -1};
+    const tempi_post made = {
+        .bytes = bytes, .offset = offset, .whole = whole, .course.class = -1, .reused = reused};
     return put_down(box, to, &made, (uint64_t)bytes, data);
 }
 
@@ -404,6 +407,7 @@ tempi_post *tempi_post_new(tempi_post_box *box, int to, int64_t bytes, const tem
         sweep(box, to);
     if (!offers(box, to, offer, &made)) {
         made.bytes = part;
+        made.reused = made.course.class >= 0 && made.course.way == TEMPI_COPY_REUSED;
         return put_down(box, to, &made, (uint64_t)part, data);
     }
     made.nshapes = offer->n;
@@ -482,7 +486,7 @@ bool tempi_post_withdraw(tempi_post_box *box, int to, tempi_post *post, int64_t 
         return false;
     }
     if (room > 0)
-        tempi_post_block_put(&box->memory, block, room);
+        tempi_post_block_put(&box->memory, block, false, room);
     box->outboxes[to].used -= room;
     post->bytes = bytes;
     return true;

@@ -66,9 +66,10 @@ bool tempi_post_packs_nontemporal(tempi_post_box *box, int to, const tempi_post 
 bool tempi_post_has_room(tempi_post_box *box, int to, int64_t bytes);
 /* How many long messages that process has read: those whose memory was taken back. */
 uint64_t tempi_post_released(const tempi_post_box *box, int to);
-/* A later part, of so many bytes from that offset on. NULL: there is no memory. */
+/* A later part, of so many bytes from that offset on; `reused`: in memory that was read last. NULL:
+ * there is no memory. */
 tempi_post *tempi_post_new_part(tempi_post_box *box, int to, int64_t offset, int64_t bytes,
-                                int64_t whole, void **data);
+                                int64_t whole, bool reused, void **data);
 /* The same for blocks of a device that are described by these n bytes, to be withdrawn after so
  * many seconds. It is watched. */
 tempi_post *tempi_post_new_described(tempi_post_box *box, int to, int64_t bytes,

@@ -7,6 +7,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Linux 5.14 */
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 #define SLAB   TEMPI_POST_SLAB
 #define REGION ((uint64_t)64 << 30) /* the file is sparse */
 
@@ -62,6 +70,9 @@ void *tempi_post_map(tempi_post_memory *memory, int member, uint64_t place, uint
         if (made == MAP_FAILED)
             return NULL;
         (void)madvise(made, bytes, MADV_DONTFORK);
+        if (slab > 0 && bytes <= memory->rest) /* those that rest are many, and would seem slow */
+            (void)madvise(made, bytes,
+                          member == memory->own ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
         v->slabs[slab] = (struct tempi_post_slab){made, bytes};
     }
     return v->slabs[slab].address + place % SLAB;
@@ -180,54 +191,72 @@ static uint64_t new_block(tempi_post_memory *memory, int class, uint64_t room)
     return room > SHORT ? long_block(memory, room, &memory->without[class]) : cut(memory, room);
 }
 
-static uint64_t used_block(tempi_post_memory *memory, int class, uint64_t room)
+static uint64_t used_block(tempi_post_memory *memory, list *from, uint64_t room)
 {
-    const uint64_t place = pop(memory, &memory->free[class], room);
+    const uint64_t place = pop(memory, from, room);
     if (place != 0 && room > SHORT)
         memory->idle -= room;
     return place;
 }
 
+static uint64_t rested_block(tempi_post_memory *memory, int class, uint64_t room)
+{
+    list *used = &memory->free[class], *reused = &memory->reused[class];
+    const bool any = used->first != 0, spares = any && lets_rest(memory, used, room);
+    uint64_t place = !any && reused->first != 0 ? used_block(memory, reused, room)
+                     : !any || spares           ? new_block(memory, class, room)
+                                                : 0;
+    if (spares && place != 0 && room <= SHORT)
+        memory->spare += room;
+    if (place == 0 && any) {
+        memory->refused |= spares;
+        place = used_block(memory, used, room);
+    }
+    if (place != 0) {
+        memory->given += room;
+        memory->used += room;
+    }
+    return place;
+}
+
+static uint64_t reused_block(tempi_post_memory *memory, int class, uint64_t room)
+{
+    list *used = &memory->reused[class], *rested = &memory->free[class];
+    if (used->first == 0 && rested->first != 0 && has_rested(memory, rested, room))
+        used = rested;
+    return used->first != 0 ? used_block(memory, used, room) : new_block(memory, class, room);
+}
+
 uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_t shift,
-                              uint64_t *room)
+                              bool reused, uint64_t *room)
 {
     *room = bytes > SHORT ? bytes : bytes + shift;
     if (bytes > REGION / 2)
         return 0;
     const int class = class_of(room);
-    const list *used = &memory->free[class];
-    const bool any = used->first != 0, spares = any && lets_rest(memory, used, *room);
-    uint64_t place = !any || spares ? new_block(memory, class, *room) : 0;
-    if (spares && place != 0 && *room <= SHORT)
-        memory->spare += *room;
-    if (place == 0 && any) {
-        memory->refused |= spares;
-        place = used_block(memory, class, *room);
-    }
-    if (place != 0) {
-        memory->given += *room;
-        memory->used += *room;
-    }
-    return place;
+    return (reused ? reused_block : rested_block)(memory, class, *room);
 }
 
-void tempi_post_block_put(tempi_post_memory *memory, uint64_t place, uint64_t room)
+void tempi_post_block_put(tempi_post_memory *memory, uint64_t place, bool reused, uint64_t room)
 {
     const int class = class_of(&room);
-    memory->used -= room;
+    memory->used -= reused ? 0 : room;
     if (room > SHORT && memory->idle + room > TEMPI_POST_KEPT) {
         give_pages_back(memory, place + page(), room);
         push(memory, &memory->without[class], place, room);
         return;
     }
     memory->idle += room > SHORT ? room : 0;
-    (room < TEMPI_REST_LEAST ? push : append)(memory, &memory->free[class], place, room);
+    if (reused)
+        push(memory, &memory->reused[class], place, room);
+    else
+        (room < TEMPI_REST_LEAST ? push : append)(memory, &memory->free[class], place, room);
 }
 
 /* But for the first page, where the list is. */
-static void empty_class(tempi_post_memory *memory, int class, uint64_t room)
+static void empty_class(tempi_post_memory *memory, list *from, int class, uint64_t room)
 {
-    for (uint64_t place; (place = pop(memory, &memory->free[class], room)) != 0;) {
+    for (uint64_t place; (place = pop(memory, from, room)) != 0;) {
         give_pages_back(memory, place + page(), room);
         memory->idle -= room;
         push(memory, &memory->without[class], place, room);
@@ -240,8 +269,10 @@ void tempi_post_memory_give_back(tempi_post_memory *memory)
     for (int class = 0; class < TEMPI_POST_CLASSES; ++class) {
         const int log = class / STEPS + LEAST_LOG;
         const uint64_t room = ((uint64_t)1 << (log - 2)) * (uint64_t)(class % STEPS + STEPS);
-        if (room > SHORT)
-            empty_class(memory, class, room);
+        if (room <= SHORT)
+            continue;
+        empty_class(memory, &memory->free[class], class, room);
+        empty_class(memory, &memory->reused[class], class, room);
     }
 }
 

@@ -4,7 +4,8 @@
  * A place is an offset in a region. A block is memory of a size class, four to each power of two.
  * Short blocks are cut from slabs; longer ones are slabs of their own, with a page more. Slabs are
  * mapped when they are used first, on both sides, and stay mapped. A block rests (rest.h) before
- * it is used again, and another one is made instead, within bounds.
+ * it is used again, and another one is made instead, within bounds; or, kept apart from these, the
+ * one that came back last is used first.
  *
  * Memory is allocated before it is used: where shared memory is exhausted that fails, and no store
  * does. A long block that is not in use gives back its pages, if many are not. */
@@ -35,15 +36,16 @@ typedef struct tempi_post_memory {
     uint64_t top;           /* where the next slab begins */
     uint64_t at, end;       /* of the slab that short blocks are cut from */
     uint64_t idle;          /* bytes of long blocks that are not in use and have pages */
-    uint64_t given, used;   /* bytes of all blocks: given out so far, and in use */
+    uint64_t given, used;   /* bytes of blocks that rest: given out so far, and in use */
     uint64_t rest;          /* bytes that are given out before a block is used again (rest.h) */
     uint64_t spare;         /* bytes of short blocks that were made as others had not rested */
     bool refused;           /* there was no memory for a block that was to be made so */
     /* The blocks of each class that are not in use; the longest at rest first, but for those that
-     * need not rest. `without`: those that gave back their pages, but for the first. */
+     * need not rest. `reused`: the last that came back first. `without`: those that gave back their
+     * pages, but for the first. */
     struct tempi_post_list {
         uint64_t first, last; /* places; first is 0 if there is none */
-    } free[TEMPI_POST_CLASSES], without[TEMPI_POST_CLASSES];
+    } free[TEMPI_POST_CLASSES], reused[TEMPI_POST_CLASSES], without[TEMPI_POST_CLASSES];
 } tempi_post_memory;
 
 /* Makes the file. False: it could not. */
@@ -76,11 +78,11 @@ static inline void *tempi_post_own_place(tempi_post_memory *memory, uint64_t pla
 }
 
 /* The place of a block for so many bytes that begin so much behind it, less than a page; or 0. Sets
- * *room to its size. */
+ * *room to its size. `reused`: one of those that do not rest. */
 uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_t shift,
-                              uint64_t *room);
+                              bool reused, uint64_t *room);
 /* `room`: its size, or the bytes that it was made for without a shift. */
-void tempi_post_block_put(tempi_post_memory *memory, uint64_t place, uint64_t room);
+void tempi_post_block_put(tempi_post_memory *memory, uint64_t place, bool reused, uint64_t room);
 /* Gives back the pages of all blocks that are not in use. */
 void tempi_post_memory_give_back(tempi_post_memory *memory);
 

@@ -23,6 +23,7 @@ _TEXTS = {
     "once": "one copy, by the receiver",
     "stored": "one copy, by the sender",
     "mapped": "one copy, by the receiver, of mapped memory",
+    "reused": "two copies, through the memory that was read last",
 }
 
 

@@ -90,7 +90,7 @@ def test_every_way_is_right_and_forced(tmp_path: Path) -> None:
     options = CollectiveOptions(True, 0.001, 1 << 24, ways=True)
     found = measured(tmp_path, 2, options)
     groups = suite.by_case(found)
-    ways = {"twice", "nontemporal", "packed", "once", "stored", "mapped"}
+    ways = {"twice", "nontemporal", "packed", "once", "stored", "mapped", "reused"}
     assert all(group.keys() == {"tempi", *ways} for group in groups.values() if "library" not in group)
     assert len(suite_ways.rows(found)) + len(suite.refusals(found)) == len(groups)
     assert not any("wrong" in text for text in suite.refusals(found))

@@ -84,7 +84,7 @@ def room(request: pytest.FixtureRequest) -> Iterator[int]:
 def forced(way: str) -> Iterator[None]:
     """Every long message goes that way, if the system lets it."""
     name = packing.lib.tempi_copy_way_name
-    packing.lib.tempi_copy_way_force(next(one for one in range(6) if packing.ffi.string(name(one)) == way.encode()))
+    packing.lib.tempi_copy_way_force(next(one for one in range(7) if packing.ffi.string(name(one)) == way.encode()))
     yield
     packing.lib.tempi_copy_way_force(-1)
 

@@ -332,7 +332,7 @@ def test_long_flows_are_the_same_by_each_way(comm: Any, run: int) -> None:
             exchange(comm.Alltoallw, blocks[comm.rank], [row[comm.rank] for row in blocks])
 
 
-@pytest.fixture(params=range(-1, 6))
+@pytest.fixture(params=range(-1, 7))
 def forced_way(request: pytest.FixtureRequest) -> Iterator[None]:
     """-1: none; the others by their numbers (csrc/exchange/copy_choice.h)."""
     packing.lib.tempi_copy_way_force(request.param)

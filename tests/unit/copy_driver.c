@@ -16,13 +16,14 @@
  *                                    ended: prints how many of a thousand go the best way
  *     burst FLOWS SEED CLASS         after so many flows the best way is slow in some; prints in
  *                                    how many of the next thousand, by 300 of them, it is taken
- *     guess CLASS                    prints the way of a flow of which nothing is known but in
- *                                    another choice, before and after that is the first guess, then
- *                                    of one of which more is known; and whether this is still known
- *                                    when its trials begin again
- *     parts FOLDER                   prints what is learned of messages in two parts
- *     alike FOLDER TURNS SEED        prints in how many turns both messages of a pair went the same
- *                                    way, and in how many they were offered; then, of as many turns
+ *     rested FLOWS COST CLASS        prints how many of a thousand flows go through memory that
+ *                                    rests, which costs three times as much in the first ones, then
+ *                                    COST, beside the same memory again at 1; and how many when
+ * COST has become 0.6 guess CLASS                    prints the way of a flow of which nothing is
+ * known but in another choice, before and after that is the first guess, then of one of which more
+ * is known; and whether this is still known when its trials begin again parts FOLDER prints what is
+ * learned of messages in two parts alike FOLDER TURNS SEED        prints in how many turns both
+ * messages of a pair went the same way, and in how many they were offered; then, of as many turns
  *                                    in which the second process alone sends, in how many it
  * offered
  */
@@ -92,6 +93,14 @@ static int64_t excess(simulation *s, unsigned ways, int flows)
     return (int64_t)(1000 * (all / (best * 1.15 * flows) - 1)); /* the mean noise */
 }
 
+/* Memory is read through the kernel or is mapped: no flow has a choice of both. */
+static unsigned some_ways(dice *d)
+{
+    const unsigned either = 1 << TEMPI_COPY_ONCE | 1 << TEMPI_COPY_MAPPED,
+                   ways = (unsigned)draw(d, 1, (1 << TEMPI_COPY_WAYS) - 1);
+    return (ways & either) == either ? ways & ~(1u << TEMPI_COPY_MAPPED) : ways;
+}
+
 /* ROUNDS SEED FIRST CLASS: prints the mean excess in three periods: of so many first flows and,
  * twice after the costs have changed, of 2,000; and how many of all were timed, in thousandths. */
 static int settle(int rounds, uint64_t seed, int first, int class)
@@ -100,7 +109,7 @@ static int settle(int rounds, uint64_t seed, int first, int class)
     dice d = {seed * 0x9E3779B97F4A7C15u | 1};
     for (int round = 0; round < rounds; ++round) {
         simulation s = {.dice = d, .class = class};
-        const unsigned ways = (unsigned)draw(&d, 1, (1 << TEMPI_COPY_WAYS) - 1);
+        const unsigned ways = some_ways(&d);
         for (int period = 0; period < 3; ++period) {
             for (int i = 0; i < TEMPI_COPY_WAYS; ++i)
                 s.cost[i] = 1e-4 * (double)draw(&d, 100, 400) / 100;
@@ -230,6 +239,29 @@ static int burst(int flows, uint64_t seed, int class)
     for (int i = 0; i < AFTER; ++i)
         best += one_flow(&choice, class, cost, 4, &d) == TEMPI_COPY_TWICE;
     printf("%d\n", 1000 * best / AFTER);
+    return 0;
+}
+
+/* In the last half of as many flows again, it has. */
+static int rested(int flows, double warm, int class)
+{
+    enum { BYTES = 128 << 10, WARM = (2 << 20) / BYTES, COLD = 40 };
+    const unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED;
+    dice d = {5};
+    tempi_copy_choice choice = {0};
+    int used = 0, since = 0, count[2] = {0};
+    for (int i = 0; i < 2 * flows; ++i) {
+        const tempi_chosen_way one = tempi_copy_choose(&choice, class, ways, NULL, 0, NULL);
+        const bool rests = one.way == TEMPI_COPY_TWICE;
+        since = rests ? 0 : since + 1;
+        used = rests ? used + 1 : since > COLD ? 0 : used;
+        const double cost = !rests ? 1 : used <= WARM ? 3 : i < flows ? warm : 0.6;
+        if (one.timed)
+            tempi_copy_learn(&choice, class, one.way, 1e-5 * cost * noise(&d), BYTES);
+        if (i < flows || i >= flows + flows / 2)
+            count[i >= flows] += rests;
+    }
+    printf("%d %d\n", 1000 * count[0] / flows, 1000 * count[1] / (flows / 2));
     return 0;
 }
 
@@ -389,7 +421,7 @@ static int in_parts(const char *folder)
         learned = 2 * first->patience; /* half of it is packing */
         const tempi_post_course course = first->course;
         send_and_take(boxes, first, 1e-3, 2e-3);
-        tempi_post *second = tempi_post_new_part(boxes[0], 1, PART, PART, LONG, &packed);
+        tempi_post *second = tempi_post_new_part(boxes[0], 1, PART, PART, LONG, false, &packed);
         if (!second)
             fail("no memory");
         second->course = course;
@@ -421,6 +453,8 @@ int main(int argc, char **argv)
         return late(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 5 && strcmp(what, "burst") == 0)
         return burst(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
+    if (argc == 5 && strcmp(what, "rested") == 0)
+        return rested(atoi(argv[2]), atof(argv[3]), atoi(argv[4]));
     if (argc == 3 && strcmp(what, "guess") == 0)
         return guess(atoi(argv[2]));
     if (argc == 4 && strcmp(what, "class") == 0)

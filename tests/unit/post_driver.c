@@ -83,7 +83,8 @@ static bool send_as(member *m, int to, int64_t n, bool offers)
     const uint64_t key = key_of(m, m->rank, to, m->sent[to]);
     char *memory = offers && n > 0 ? memory_of(key, n, tempi_post_access(m->box, to), &offer)
                                    : NULL;
-    tempi_copy_way_force(key >> 11 & 1 ? TEMPI_COPY_STORED : -1);
+    static const int forced[] = {-1, TEMPI_COPY_STORED, TEMPI_COPY_REUSED, TEMPI_COPY_STORED};
+    tempi_copy_way_force(forced[key >> 11 & 3]);
     tempi_post *post = tempi_post_new(m->box, to, n, memory ? &offer : NULL, n, false, &data);
     tempi_copy_way_force(-1);
     if (!post)

@@ -73,7 +73,8 @@ static int64_t send_part(tempi_post_box *from, uint64_t key, int64_t sent, bool 
         fail("no parts");
     if (sent > 0 && !tempi_post_has_room(from, 1, part))
         return 0;
-    tempi_post *post = sent > 0 ? tempi_post_new_part(from, 1, sent, part, WHOLE, &data)
+    const bool reused = sent / most % 2 != 0;
+    tempi_post *post = sent > 0 ? tempi_post_new_part(from, 1, sent, part, WHOLE, reused, &data)
                                 : tempi_post_new(from, 1, WHOLE, NULL, part, streamed, &data);
     if (!post || post->bytes != part || post->whole != WHOLE)
         fail("no part");

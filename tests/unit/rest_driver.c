@@ -57,14 +57,19 @@ static bool note(seen *s, uint64_t place)
     return true;
 }
 
-static uint64_t get(tempi_post_memory *memory, uint64_t bytes)
+static uint64_t get_as(tempi_post_memory *memory, uint64_t bytes, bool reused)
 {
     uint64_t room;
-    const uint64_t place = tempi_post_block_get(memory, bytes, 0, &room);
+    const uint64_t place = tempi_post_block_get(memory, bytes, 0, reused, &room);
     if (place == 0 || room < bytes)
         fail("no block");
     memset(tempi_post_own_place(memory, place, room), 1, bytes);
     return place;
+}
+
+static uint64_t get(tempi_post_memory *memory, uint64_t bytes)
+{
+    return get_as(memory, bytes, false);
 }
 
 /* One block at a time: so many others before the first one again, and then all in their order. */
@@ -74,7 +79,7 @@ static void one_at_a_time(tempi_post_memory *memory, uint64_t bytes)
     const int others = (int)tempi_rest_bytes() / (int)bytes;
     for (int i = 0; i < 3 * (others + 1); ++i) {
         const uint64_t place = get(memory, bytes);
-        tempi_post_block_put(memory, place, bytes);
+        tempi_post_block_put(memory, place, false, bytes);
         if (i <= others && !note(&all, place))
             fail("a block is used again before it has rested");
         if (i > others && place != all.places[i % (others + 1)])
@@ -93,7 +98,7 @@ static void many_at_a_time(tempi_post_memory *memory, uint64_t bytes)
         for (int i = 0; i < MANY; ++i) {
             if (note(&all, places[i]) && turn > 0)
                 fail("a new block, while others have rested");
-            tempi_post_block_put(memory, places[i], bytes);
+            tempi_post_block_put(memory, places[i], false, bytes);
         }
     }
 }
@@ -108,7 +113,7 @@ static void in_turn(tempi_post_memory *memory)
     for (int i = 0; i < 100 * SIZES; ++i) {
         const uint64_t size = sizes[i % SIZES], place = get(memory, size);
         bytes += note(&all, place) ? size : 0;
-        tempi_post_block_put(memory, place, size);
+        tempi_post_block_put(memory, place, false, size);
     }
     const uint64_t rest = (uint64_t)tempi_rest_bytes();
     if (bytes < rest || bytes > rest + (1 << 20))
@@ -121,6 +126,7 @@ static void in_any_order(tempi_post_memory *memory)
     enum { HELD = 40, STEPS = 4000 };
     struct {
         uint64_t place, bytes;
+        bool reused;
         char value;
     } held[HELD] = {{0}};
     dice d = {7};
@@ -129,7 +135,8 @@ static void in_any_order(tempi_post_memory *memory)
         const uint64_t bytes = held[i].bytes;
         if (held[i].place == 0) {
             held[i].bytes = (uint64_t)draw(&d, 64, (int64_t)64 << draw(&d, 1, 14));
-            held[i].place = get(memory, held[i].bytes);
+            held[i].reused = draw(&d, 0, 1);
+            held[i].place = get_as(memory, held[i].bytes, held[i].reused);
             held[i].value = (char)draw(&d, 0, 100);
             memset(tempi_post_own_place(memory, held[i].place, held[i].bytes), held[i].value,
                    held[i].bytes);
@@ -139,7 +146,7 @@ static void in_any_order(tempi_post_memory *memory)
         for (uint64_t k = 0; k < bytes; ++k)
             if (at[k] != held[i].value)
                 fail("a block has the memory of another one");
-        tempi_post_block_put(memory, held[i].place, bytes);
+        tempi_post_block_put(memory, held[i].place, held[i].reused, bytes);
         held[i].place = 0;
     }
 }
@@ -147,7 +154,7 @@ static void in_any_order(tempi_post_memory *memory)
 static void short_ones(tempi_post_memory *memory)
 {
     const uint64_t first = get(memory, TEMPI_REST_LEAST / 2);
-    tempi_post_block_put(memory, first, TEMPI_REST_LEAST / 2);
+    tempi_post_block_put(memory, first, false, TEMPI_REST_LEAST / 2);
     if (get(memory, TEMPI_REST_LEAST / 2) != first)
         fail("a short block rests");
 }
@@ -155,15 +162,59 @@ static void short_ones(tempi_post_memory *memory)
 static void without_memory(tempi_post_memory *memory)
 {
     const uint64_t bytes = 192 << 10, first = get(memory, bytes);
-    tempi_post_block_put(memory, first, bytes);
+    tempi_post_block_put(memory, first, false, bytes);
     room = 0;
     if (get(memory, bytes) != first)
         fail("a block rests, though there is no other one");
     room = INT64_MAX;
-    tempi_post_block_put(memory, first, bytes);
+    tempi_post_block_put(memory, first, false, bytes);
     if (get(memory, bytes) != first)
         fail("memory is asked for at each block");
     memory->refused = false;
+}
+
+/* The last one that came back, and none that rests. */
+static void reused_ones(tempi_post_memory *memory)
+{
+    static const uint64_t sizes[] = {16 << 10, 320 << 10};
+    for (int i = 0; i < 2; ++i) {
+        const uint64_t bytes = sizes[i], rests = get(memory, bytes);
+        tempi_post_block_put(memory, rests, false, bytes);
+        const uint64_t first = get_as(memory, bytes, true), second = get_as(memory, bytes, true);
+        if (first == rests || second == rests || first == second)
+            fail("a block that rests is reused");
+        tempi_post_block_put(memory, first, true, bytes);
+        tempi_post_block_put(memory, second, true, bytes);
+        if (get_as(memory, bytes, true) != second || get_as(memory, bytes, true) != first)
+            fail("not the block that came back last");
+        tempi_post_block_put(memory, first, true, bytes);
+        const uint64_t other = get(memory, bytes);
+        if (other == first)
+            fail("a block that is reused has rested");
+        tempi_post_block_put(memory, other, false, bytes);
+    }
+}
+
+/* As much of other memory is to be written as rests: what is reused is not other memory. */
+static void beside_reused(tempi_post_memory *memory)
+{
+    const uint64_t bytes = 128 << 10, first = get(memory, bytes);
+    tempi_post_block_put(memory, first, false, bytes);
+    for (int i = 0; i < 2 * (int)(memory->rest / bytes); ++i)
+        tempi_post_block_put(memory, get_as(memory, bytes, true), true, bytes);
+    if (get(memory, bytes) == first)
+        fail("a block has rested while another one was reused");
+}
+
+/* Their pages are given back with those of the others. */
+static void given_back(tempi_post_memory *memory)
+{
+    const uint64_t bytes = 192 << 10;
+    for (int i = 0; i < 2; ++i)
+        tempi_post_block_put(memory, get_as(memory, bytes, i == 1), i == 1, bytes);
+    tempi_post_memory_give_back(memory);
+    if (memory->idle != 0)
+        fail("blocks keep their pages");
 }
 
 /* They keep their pages. */
@@ -171,11 +222,11 @@ static void too_long(tempi_post_memory *memory)
 {
     const uint64_t bytes = TEMPI_POST_KEPT / 8 * 5, first = get(memory, bytes);
     for (int i = 0; i < 3; ++i) {
-        tempi_post_block_put(memory, first, bytes);
+        tempi_post_block_put(memory, first, false, bytes);
         if (get(memory, bytes) != first)
             fail("a block rests that is too long");
     }
-    tempi_post_block_put(memory, first, bytes);
+    tempi_post_block_put(memory, first, false, bytes);
 }
 
 /* Of many lengths: they take so much more memory than without rest. */
@@ -193,9 +244,9 @@ static void many_lengths(tempi_post_memory *memory)
             for (int i = 0; i < 60; ++i) {
                 const uint64_t other = get(memory, bytes);
                 taken += note(&all, other) ? bytes : 0;
-                tempi_post_block_put(memory, other, bytes);
+                tempi_post_block_put(memory, other, false, bytes);
             }
-            tempi_post_block_put(memory, place, bytes);
+            tempi_post_block_put(memory, place, false, bytes);
         }
     }
     if (taken > 2 * needed + 2 * (uint64_t)tempi_rest_bytes())
@@ -232,9 +283,10 @@ static void many_of_64_kib(tempi_post_memory *memory)
 
 static int rest(const char *folder)
 {
-    void (*const checks[])(tempi_post_memory *) = {one_of_16_kib, long_ones,  many_of_64_kib,
-                                                   in_turn,       short_ones, without_memory,
-                                                   in_any_order,  too_long,   many_lengths};
+    void (*const checks[])(tempi_post_memory *) = {one_of_16_kib, long_ones,     many_of_64_kib,
+                                                   in_turn,       short_ones,    without_memory,
+                                                   in_any_order,  too_long,      many_lengths,
+                                                   reused_ones,   beside_reused, given_back};
     for (size_t i = 0; i < sizeof checks / sizeof *checks; ++i)
         with_memory(folder, checks[i]);
     return 0;

@@ -35,7 +35,7 @@ def test_flows_of_other_runs_are_timed_apart(driver: Path) -> None:
 
 
 def test_a_way_is_forced_where_a_flow_can_go_it(driver: Path) -> None:
-    assert output(driver, "force", 50).split() == ["50", "0"] * 6
+    assert output(driver, "force", 50).split() == ["50", "0"] * 7
 
 
 SHORT, LONG = 0, 4  # classes: of the short ones not all flows are timed
@@ -89,6 +89,14 @@ def test_the_way_changes_for_trials_alone_if_ways_cost_as_much(driver: Path, siz
 def test_the_best_way_comes_back_soon_after_some_slow_flows(driver: Path, flows: int, size: int) -> None:
     """A processor was busy with something else, say: the way was replaced, and nothing else has changed."""
     assert all(int(output(driver, "burst", flows, seed, size)) > 800 for seed in range(1, 6))
+
+
+@pytest.mark.parametrize(("warm", "least", "most"), [(0.7, 950, 1000), (2.0, 0, 50)])
+def test_memory_that_rests_is_judged_when_it_is_warm(driver: Path, warm: float, least: int, most: int) -> None:
+    """In the first flows, and whenever it was not used for long, it costs three times as much as later."""
+    first, changed = map(int, output(driver, "rested", 6000, warm, 2).split())
+    assert least <= first <= most
+    assert changed > 950
 
 
 def test_what_is_known_elsewhere_is_a_first_guess(driver: Path) -> None:

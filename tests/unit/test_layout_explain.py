@@ -130,6 +130,7 @@ def test_explain_tells_which_ways_short_blocks_can_go_in_collectives() -> None:
         "once": NONE,
         "stored": NONE,
         "mapped": NONE,
+        "reused": NONE,
     }
 
 

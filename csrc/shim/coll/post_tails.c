@@ -58,7 +58,7 @@ static bool send_part(tempi_post_tail *tail, tempi_node_comm *node, tempi_post_n
 {
     void *packed;
     tempi_post *post = tempi_post_new_part(node->posts, tail->to, tail->sent, bytes, tail->bytes,
-                                           &packed);
+                                           tail->course.way == TEMPI_COPY_REUSED, &packed);
     if (!post)
         return false;
     const double start = tail->course.timed ? tempi_clock() : 0;
