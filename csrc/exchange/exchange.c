@@ -27,8 +27,9 @@ typedef struct header {
 
 _Static_assert(sizeof(header) == HEADER, "it is passed through the ring as it is");
 
-/* Of all blocks: offered packed, or in device memory, or already in their place. */
-enum { PACKED = -1, DEVICE = -2, STORED = -3 };
+/* Of all blocks: offered packed, or in device memory, or already in their place, or to come through
+ * the short ring. */
+enum { PACKED = -1, DEVICE = -2, STORED = -3, REUSED = -4 };
 /* The latter: also how long a line takes between the two cores. */
 enum { TIMED = 1, BEATEN = 2 };
 
@@ -142,6 +143,8 @@ static bool choose_way(tempi_flow *flow, const tempi_offer *offer, unsigned acce
     unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPORAL;
     if (class < 0)
         return false;
+    if (end->reused.data)
+        ways |= 1 << TEMPI_COPY_REUSED;
     if (access & TEMPI_ACCESS_READ)
         ways |= 1 << TEMPI_COPY_PACKED;
     if (class >= TEMPI_COPY_OFFERED)
@@ -185,7 +188,7 @@ static void make_offer(tempi_flow *flow, tempi_offer *out)
     if (flow->bytes < TEMPI_COPY_LEAST || flow->streams || access == 0)
         return;
     tempi_offer_describe(flow->blocks, flow->n, access, out);
-    if (out->n * (int64_t)sizeof out->shapes[0] > (int64_t)end->capacity / 4)
+    if (out->n * (int64_t)sizeof out->shapes[0] > (int64_t)end->bytes.capacity / 4)
         out->n = 0, out->bytes = 0;
     struct tempi_timed_flow *timed = timed_flow(flow);
     flow->chosen = choose_way(flow, out, access);
@@ -196,6 +199,8 @@ static void make_offer(tempi_flow *flow, tempi_offer *out)
     if (flow->chosen && timed->way == TEMPI_COPY_PACKED && !pack_all(flow, out))
         timed->call = 0; /* nothing is learnt */
     flow->stores = flow->chosen && timed->way == TEMPI_COPY_STORED;
+    if (flow->chosen && timed->way == TEMPI_COPY_REUSED)
+        out->n = REUSED;
 }
 
 /* False: the receiver has not come to this call. */
@@ -260,8 +265,8 @@ static void take_offer(tempi_flow *flow, const header *head)
     tempi_ring *const ring = flow->end->ring;
     tempi_nest_shape shapes[TEMPI_OFFER_MOST];
     const int n = packed ? 1 : (int)head->nests;
-    tempi_ring_take(flow->end, shapes, n * (int64_t)sizeof shapes[0]);
-    tempi_ring_read(flow->end, 0);
+    tempi_ring_take(&flow->end->bytes, shapes, n * (int64_t)sizeof shapes[0]);
+    tempi_ring_read(&flow->end->bytes, 0);
     for (int i = 0; !packed && i < n; ++i)
         flow->offered |= (uint64_t)1 << shapes[i].block;
     const double start = flow->timed ? tempi_clock() : 0;
@@ -286,7 +291,7 @@ static void take_offer(tempi_flow *flow, const header *head)
 /* Bytes to the next header's position: it is aligned, so the end of the ring does not cut it. */
 static int64_t to_header(const tempi_ring_end *end)
 {
-    return (int64_t)(-end->own & (HEADER - 1));
+    return (int64_t)(-end->bytes.own & (HEADER - 1));
 }
 
 /* Offers the blocks to the receiver's device. */
@@ -297,11 +302,19 @@ static void open_to_device(tempi_flow *flow)
                          .nests = DEVICE,
                          .offered = flow->offer_bytes,
                          .process = getpid()};
-    flow->end->own += (uint64_t)to_header(flow->end);
+    flow->end->bytes.own += (uint64_t)to_header(flow->end);
     flow->opened = flow->waits = true;
-    tempi_ring_put(flow->end, &head, HEADER);
-    tempi_ring_put(flow->end, flow->offer, flow->offer_bytes);
-    tempi_ring_written(flow->end, 0);
+    tempi_ring_put(&flow->end->bytes, &head, HEADER);
+    tempi_ring_put(&flow->end->bytes, flow->offer, flow->offer_bytes);
+    tempi_ring_written(&flow->end->bytes, 0);
+}
+
+/* Those that do not go through a ring. */
+static int64_t offered_bytes(const tempi_flow *flow, const tempi_offer *offered)
+{
+    return offered->n > 0                                 ? offered->bytes
+           : offered->n == PACKED || offered->n == STORED ? flow->bytes
+                                                          : 0;
 }
 
 /* A header is passed on together with what follows it in the ring. */
@@ -309,7 +322,7 @@ static bool open_out(tempi_flow *flow)
 {
     tempi_offer offered;
     const int64_t pad = to_header(flow->end);
-    if (tempi_ring_room(flow->end) < (int64_t)flow->end->capacity / 2)
+    if (tempi_ring_room(&flow->end->bytes) < (int64_t)flow->end->bytes.capacity / 2)
         return false; /* enough for the longest offer */
     if (flow->offer) {
         open_to_device(flow);
@@ -319,11 +332,12 @@ static bool open_out(tempi_flow *flow)
         make_offer(flow, &offered);
     if (flow->stores && !store_as_invited(flow, &offered))
         return false;
-    flow->end->own += (uint64_t)pad;
+    flow->end->bytes.own += (uint64_t)pad;
     flow->opened = true;
-    flow->waits = offered.n != 0 && offered.n != STORED;
+    flow->reused = offered.n == REUSED;
+    flow->waits = offered.n > 0 || offered.n == PACKED;
     flow->offered = offered.n > 0 ? offered.blocks : 0;
-    flow->through = offered.n < 0 ? 0 : flow->bytes - (offered.n > 0 ? offered.bytes : 0);
+    flow->through = flow->bytes - offered_bytes(flow, &offered);
     const bool beaten = flow->chosen && tempi_ring_beat(flow->end, flow->call, flow->bytes);
     if (flow->chosen && !beaten && !flow->timed)
         timed_flow(flow)->call = 0; /* the receiver tells nothing */
@@ -335,13 +349,13 @@ static bool open_out(tempi_flow *flow)
                                   : flow->timed ? TIMED
                                                 : 0,
                          .process = flow->waits ? getpid() : 0}; /* a system call */
-    tempi_ring_put(flow->end, &head, HEADER);
+    tempi_ring_put(&flow->end->bytes, &head, HEADER);
     if (flow->waits) {
         const int64_t n = offered.n == PACKED ? 1 : offered.n;
-        tempi_ring_put(flow->end, offered.shapes, n * (int64_t)sizeof offered.shapes[0]);
+        tempi_ring_put(&flow->end->bytes, offered.shapes, n * (int64_t)sizeof offered.shapes[0]);
     }
     if (offered.n != 0)
-        tempi_ring_written(flow->end, 0);
+        tempi_ring_written(&flow->end->bytes, 0);
     return true;
 }
 
@@ -350,6 +364,12 @@ static void push_zeros(char *at, tempi_flow *flow, int64_t n)
 {
     memset(at, 0, (size_t)n);
     flow->moved += n;
+}
+
+/* Its bytes. */
+static tempi_ring_bytes *through(const tempi_flow *flow)
+{
+    return flow->reused ? &flow->end->reused : &flow->end->bytes;
 }
 
 /* So short that it is passed on in the flag's line, too, if it is of the host alone. */
@@ -363,18 +383,19 @@ static bool push_piece(tempi_flow *flow)
 {
     int64_t room;
     const int64_t left = flow->through - flow->moved;
-    char *at = tempi_ring_free(flow->end, &room);
+    tempi_ring_bytes *ring = through(flow);
+    char *at = tempi_ring_free(ring, &room);
     const int64_t n = least(least(left, TEMPI_PIECE_MOST), room);
-    const bool wraps = ((flow->end->own + (uint64_t)room) & (flow->end->capacity - 1)) == 0;
-    if (n == 0 || (n < left && !wraps && room < (int64_t)flow->end->capacity / SHARE))
+    const bool wraps = ((ring->own + (uint64_t)room) & (ring->capacity - 1)) == 0;
+    if (n == 0 || (n < left && !wraps && room < (int64_t)ring->capacity / SHARE))
         return false;
     if (flow->failed)
         push_zeros(at, flow, n);
     else
         advance(flow, at, NULL, n);
     if (n == flow->bytes && is_brief(flow))
-        tempi_brief_write(&flow->end->ring->brief, flow->end->own - HEADER, flow->call, at, n);
-    tempi_ring_written(flow->end, n);
+        tempi_brief_write(&flow->end->ring->brief, ring->own - HEADER, flow->call, at, n);
+    tempi_ring_written(ring, n);
     return true;
 }
 
@@ -405,10 +426,10 @@ static bool accepts(tempi_flow *flow, int64_t n)
 {
     void *offer = tempi_exchange_get(n);
     if (offer)
-        tempi_ring_take(flow->end, offer, n);
+        tempi_ring_take(&flow->end->bytes, offer, n);
     else
-        flow->end->own += (uint64_t)n;
-    tempi_ring_read(flow->end, 0);
+        flow->end->bytes.own += (uint64_t)n;
+    tempi_ring_read(&flow->end->bytes, 0);
     const bool good = offer && !flow->failed && flow->device &&
                       flow->device->accept(flow->device->state, flow, offer, n);
     if (offer)
@@ -429,10 +450,11 @@ static bool take_brief(tempi_flow *flow)
 {
     char bytes[TEMPI_BRIEF_MOST];
     if (!is_brief(flow) || (flow->source && !flow->source->ended) ||
-        !tempi_brief_read(&flow->end->ring->brief, flow->end->own, flow->call, flow->bytes, bytes))
+        !tempi_brief_read(&flow->end->ring->brief, flow->end->bytes.own, flow->call, flow->bytes,
+                          bytes))
         return false;
     advance(flow, NULL, bytes, flow->bytes);
-    tempi_ring_read(flow->end, HEADER + flow->bytes);
+    tempi_ring_read(&flow->end->bytes, HEADER + flow->bytes);
     flow->opened = true;
     flow->through = flow->bytes;
     return true;
@@ -442,18 +464,19 @@ static bool open_in(tempi_flow *flow)
 {
     const int64_t pad = to_header(flow->end);
     header head;
-    if (tempi_ring_waiting(flow->end) < pad + HEADER)
+    if (tempi_ring_waiting(&flow->end->bytes) < pad + HEADER)
         return false;
-    flow->end->own += (uint64_t)pad;
+    flow->end->bytes.own += (uint64_t)pad;
     if (take_brief(flow))
         return true;
-    tempi_ring_take(flow->end, &head, HEADER);
-    tempi_ring_read(flow->end, 0);
+    tempi_ring_take(&flow->end->bytes, &head, HEADER);
+    tempi_ring_read(&flow->end->bytes, 0);
     flow->opened = true;
     flow->failed |= head.bytes > flow->bytes || head.call != flow->call;
     flow->timed = head.timed != 0;
     flow->latency = head.timed == BEATEN ? tempi_ring_time_beat(flow->end->ring) : -1;
     flow->through = head.nests == STORED ? 0 : head.bytes;
+    flow->reused = head.nests == REUSED;
     if (head.nests == DEVICE)
         take_device_offer(flow, &head);
     if (flow->resident && !flow->reads)
@@ -467,7 +490,8 @@ static bool open_in(tempi_flow *flow)
 static bool pull_piece(tempi_flow *flow)
 {
     int64_t there;
-    const char *at = tempi_ring_unread(flow->end, &there);
+    tempi_ring_bytes *ring = through(flow);
+    const char *at = tempi_ring_unread(ring, &there);
     int64_t n = least(there, flow->through - flow->moved);
     if (flow->source && !flow->source->ended) /* shorter than this one in a wrong program */
         n = least(n, flow->source->moved - flow->moved);
@@ -476,7 +500,7 @@ static bool pull_piece(tempi_flow *flow)
     const int64_t before = flow->moved;
     advance(flow, NULL, at, n);
     flow->moved = before + n;
-    tempi_ring_read(flow->end, n);
+    tempi_ring_read(ring, n);
     return true;
 }
 

@@ -68,6 +68,7 @@ typedef struct tempi_flow {
     bool opened;      /* the header was written, or read */
     bool refused;     /* the offered blocks go through the ring, after the others */
     bool nontemporal; /* outgoing: packed with non-temporal stores */
+    bool reused;      /* its bytes go through the short ring */
     bool waits;       /* outgoing: for the receiver's answer */
     bool stores;      /* outgoing: to be stored, when the receiver has come to this call */
     bool asked;       /* outgoing: it is known whether it might be stored */

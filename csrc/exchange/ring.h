@@ -4,7 +4,10 @@
  *               tail     head           both count all bytes since the start
  *
  * Only the sender writes `head`, only the receiver `tail`, each in cache lines of its own: two, as
- * some processors fetch lines in pairs. */
+ * some processors fetch lines in pairs.
+ *
+ * A long ring's memory rests (rest.h). So there is a short one beside it for the bytes of flows
+ * that go faster through memory that was read last; their headers take the long one. */
 #ifndef TEMPI_EXCHANGE_RING_H
 #define TEMPI_EXCHANGE_RING_H
 
@@ -13,6 +16,8 @@
 #include "exchange/copy_choice.h"
 #include "exchange/invitation.h"
 #include "exchange/offer_pause.h"
+
+#include <string.h>
 
 enum {
     TEMPI_RING_ALIGN = 128,
@@ -36,15 +41,29 @@ typedef struct tempi_ring {
     _Alignas(128) tempi_invitation invitation; /* the sender of short flows never reads it */
     _Alignas(128) char data[];
 } tempi_ring;
+
+/* The short one: the same in small. */
+typedef struct tempi_short_ring {
+    _Alignas(128) uint64_t head;
+    _Alignas(128) uint64_t tail;
+    _Alignas(128) char data[];
+} tempi_short_ring;
 _Static_assert(sizeof(uint64_t) + sizeof(tempi_brief) == 64, "they are in one line");
 _Static_assert(TEMPI_COPY_CLASSES <= 64, "a sender has one bit for each class");
 
-/* One end of a ring, in memory of the process that uses it. */
+/* One end of a ring's bytes, in memory of the process that uses it. */
+typedef struct tempi_ring_bytes {
+    char *data; /* NULL: there are none */
+    uint64_t *head, *tail;
+    uint64_t capacity; /* a power of two */
+    uint64_t own;      /* *head at the sender's end, *tail at the receiver's */
+    uint64_t seen;     /* the other one, when it was last read */
+} tempi_ring_bytes;
+
+/* Of a ring: with those of the short one, if there is one. */
 typedef struct tempi_ring_end {
     tempi_ring *ring;
-    uint64_t capacity; /* a power of two */
-    uint64_t own;      /* `head` at the sender's end, `tail` at the receiver's */
-    uint64_t seen;     /* the other one, when it was last read */
+    tempi_ring_bytes bytes, reused;
     /* Once for a receiver whose core shares the last-level cache, and once for another one; the
      * second of flows that are gathered, or go one way. */
     tempi_copy_choice choice[2], alone[2];
@@ -69,29 +88,42 @@ typedef struct tempi_ring_end {
     } last[TEMPI_RING_TIMED];
 } tempi_ring_end;
 
-/* Both return a pointer to contiguous memory and its size in *n: free for the sender, unread for
- * the receiver. */
-char *tempi_ring_free(tempi_ring_end *end, int64_t *n);
-const char *tempi_ring_unread(tempi_ring_end *end, int64_t *n);
-
-/* Bytes free, or unread, in all: also beyond the end of the memory. */
-int64_t tempi_ring_room(tempi_ring_end *end);
-int64_t tempi_ring_waiting(tempi_ring_end *end);
-/* Copies n bytes that fit into the ring, or are unread, without passing them on. */
-void tempi_ring_put(tempi_ring_end *end, const void *bytes, int64_t n);
-void tempi_ring_take(tempi_ring_end *end, void *bytes, int64_t n);
-
-/* Passes on, with n bytes more, all that was put or taken before. */
-static inline void tempi_ring_written(tempi_ring_end *end, int64_t n)
+/* Begins an end of so many bytes, a power of two. `beside`: NULL, or a short ring of so many. */
+static inline void tempi_ring_begin(tempi_ring_end *end, tempi_ring *ring, uint64_t capacity,
+                                    tempi_short_ring *beside, uint64_t reused)
 {
-    end->own += (uint64_t)n;
-    __atomic_store_n(&end->ring->head, end->own, __ATOMIC_RELEASE);
+    memset(end, 0, sizeof *end);
+    end->ring = ring;
+    end->bytes = (tempi_ring_bytes){
+        .data = ring->data, .head = &ring->head, .tail = &ring->tail, .capacity = capacity};
+    if (beside)
+        end->reused = (tempi_ring_bytes){
+            .data = beside->data, .head = &beside->head, .tail = &beside->tail, .capacity = reused};
 }
 
-static inline void tempi_ring_read(tempi_ring_end *end, int64_t n)
+/* Both return a pointer to contiguous memory and its size in *n: free for the sender, unread for
+ * the receiver. */
+char *tempi_ring_free(tempi_ring_bytes *end, int64_t *n);
+const char *tempi_ring_unread(tempi_ring_bytes *end, int64_t *n);
+
+/* Bytes free, or unread, in all: also beyond the end of the memory. */
+int64_t tempi_ring_room(tempi_ring_bytes *end);
+int64_t tempi_ring_waiting(tempi_ring_bytes *end);
+/* Copies n bytes that fit into the ring, or are unread, without passing them on. */
+void tempi_ring_put(tempi_ring_bytes *end, const void *bytes, int64_t n);
+void tempi_ring_take(tempi_ring_bytes *end, void *bytes, int64_t n);
+
+/* Passes on, with n bytes more, all that was put or taken before. */
+static inline void tempi_ring_written(tempi_ring_bytes *end, int64_t n)
 {
     end->own += (uint64_t)n;
-    __atomic_store_n(&end->ring->tail, end->own, __ATOMIC_RELEASE);
+    __atomic_store_n(end->head, end->own, __ATOMIC_RELEASE);
+}
+
+static inline void tempi_ring_read(tempi_ring_bytes *end, int64_t n)
+{
+    end->own += (uint64_t)n;
+    __atomic_store_n(end->tail, end->own, __ATOMIC_RELEASE);
 }
 
 #endif

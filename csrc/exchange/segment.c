@@ -136,6 +136,12 @@ static int64_t rings_of(int members)
     return (int64_t)members * (members - 1);
 }
 
+/* Bytes of the short ring beside one of that length, which is itself as short, or longer. */
+static int64_t reused_of(int64_t capacity)
+{
+    return capacity > TEMPI_SEGMENT_RING_ENOUGH ? TEMPI_SEGMENT_RING_ENOUGH : 0;
+}
+
 /* The most for so many members, if those of a process are to have `rest` bytes together. */
 static int64_t capacity_for(int members, int64_t rest)
 {
@@ -143,14 +149,17 @@ static int64_t capacity_for(int members, int64_t rest)
     int64_t capacity = rest;
     while (capacity > TEMPI_SEGMENT_RING_ENOUGH && capacity * (members - 1) > rest)
         capacity /= 2;
-    while (capacity > TEMPI_SEGMENT_RING_LEAST && capacity * rings > TEMPI_SEGMENT_BYTES)
+    while (capacity > TEMPI_SEGMENT_RING_LEAST &&
+           (capacity + reused_of(capacity)) * rings > TEMPI_SEGMENT_BYTES)
         capacity /= 2;
     return capacity;
 }
 
 static int64_t step_of(const tempi_segment *segment)
 {
-    return (int64_t)sizeof(tempi_ring) + segment->capacity;
+    const int64_t reused = reused_of(segment->capacity);
+    return (int64_t)sizeof(tempi_ring) + segment->capacity +
+           (reused > 0 ? (int64_t)sizeof(tempi_short_ring) + reused : 0);
 }
 
 /* They come first. */
@@ -262,6 +271,8 @@ void tempi_segment_end(const tempi_segment *segment, int from, int to, tempi_rin
     memset(end, 0, sizeof *end);
     if (from == to)
         return;
-    end->ring = (tempi_ring *)(void *)at;
-    end->capacity = (uint64_t)segment->capacity;
+    tempi_ring *ring = (tempi_ring *)(void *)at;
+    const int64_t reused = reused_of(segment->capacity);
+    void *beside = reused > 0 ? ring->data + segment->capacity : NULL;
+    tempi_ring_begin(end, ring, (uint64_t)segment->capacity, beside, (uint64_t)reused);
 }

@@ -15,9 +15,9 @@
 
 enum {
     TEMPI_SEGMENT_NAME = 64,
-    /* Rings through which a process sends have tempi_rest_bytes() together, or each so much; then
-     * all of them take this share of the memory that is free, at most, and shorter ones need not.
-     */
+    /* Rings through which a process sends have tempi_rest_bytes() together, or each so much, which
+     * the short ones beside them have, too; then all of them take this share of the memory that is
+     * free, at most, and shorter ones need not. */
     TEMPI_SEGMENT_RING_ENOUGH = 256 << 10,
     TEMPI_SEGMENT_SHARE = 16,
     TEMPI_SEGMENT_RING_LEAST = 4 << 10,

@@ -2,14 +2,14 @@
  *
  *     processes|threads FOLDER MEMBERS CAPACITY ROUNDS SEED
  *
- * The members, each a process or a thread, make random exchanges through a segment whose rings are
- * cut to that capacity; CAPACITY 0 leaves the segment's own. All of them draw the same plan of each
- * round: the blocks from each member to each other one, with a structure of its own on each side,
- * of which one may be empty, longer than what receives it, or in place; or all send to one. Every
- * buffer is compared with what the layout's own unpack in one piece stores. Prints the positions of
- * headers in the ring, the flows that were read in one copy, that were refused, that failed and
- * that their senders stored, and at a root, and the bytes that were read from mapped memory, one
- * line per member.
+ * The members, each a process or a thread, make random exchanges through a segment whose rings,
+ * also the short ones, are cut to that capacity; CAPACITY 0 leaves the segment's own. All of them
+ * draw the same plan of each round: the blocks from each member to each other one, with a structure
+ * of its own on each side, of which one may be empty, longer than what receives it, or in place; or
+ * all send to one. Every buffer is compared with what the layout's own unpack in one piece stores.
+ * Prints the positions of headers in the ring, the flows that were read in one copy, that were
+ * refused, that failed and that their senders stored, and at a root, and the bytes that were read
+ * from mapped memory, one line per member.
  *
  *     self ROUNDS SEED
  *
@@ -200,13 +200,18 @@ static void prefer(tempi_copy_choice choice[2], int64_t way)
 /* TEMPI_COPY_WAYS: as measured. */
 static int64_t any_way(dice *d, bool one_block)
 {
-    return one_block && draw(d, 0, 1) ? TEMPI_COPY_STORED : draw(d, 0, TEMPI_COPY_WAYS);
+    if (one_block && draw(d, 0, 1))
+        return TEMPI_COPY_STORED;
+    const int64_t way = draw(d, 0, TEMPI_COPY_REUSED);
+    return way == TEMPI_COPY_REUSED                   ? TEMPI_COPY_WAYS
+           : way == TEMPI_COPY_TWICE && draw(d, 0, 1) ? TEMPI_COPY_REUSED
+                                                      : way;
 }
 
 static void note_position(member *m, const tempi_flow *flow)
 {
     if (flow->bytes > 0)
-        m->seen.positions |= (uint64_t)1 << (flow->end->own + 63) / 64 % 64;
+        m->seen.positions |= (uint64_t)1 << (flow->end->bytes.own + 63) / 64 % 64;
 }
 
 /* Members leave the round one after another, and some come to it late. */
@@ -396,7 +401,8 @@ static void connect(member *m, const tempi_segment *segment, int64_t capacity)
         tempi_segment_end(segment, m->rank, i, &m->to[i]);
         tempi_segment_end(segment, i, m->rank, &m->from[i]);
         if (capacity > 0)
-            m->to[i].capacity = m->from[i].capacity = (uint64_t)capacity;
+            m->to[i].bytes.capacity = m->from[i].bytes.capacity = m->to[i].reused.capacity =
+                m->from[i].reused.capacity = (uint64_t)capacity;
         if (i < m->rank)
             m->to[i].leader = &m->from[i].ring->lead;
         if (i != m->rank)

@@ -138,7 +138,9 @@ static void ring_check(dice *d)
     enum { CAPACITY = 4096 };
     tempi_ring *ring = aligned_alloc(TEMPI_RING_ALIGN, sizeof *ring + CAPACITY + TEMPI_RING_ALIGN);
     memset(ring, 0, sizeof *ring + CAPACITY + TEMPI_RING_ALIGN);
-    tempi_ring_end sender = {.ring = ring, .capacity = CAPACITY}, receiver = sender;
+    tempi_ring_end one;
+    tempi_ring_begin(&one, ring, CAPACITY, NULL, 0);
+    tempi_ring_bytes sender = one.bytes, receiver = sender;
     for (uint64_t turn = 0; turn < 4000; ++turn) {
         char taken[CAPACITY + 1] = "", *put;
         const int64_t room = tempi_ring_room(&sender),
@@ -244,7 +246,9 @@ static tempi_ring_end new_ring(void)
     enum { CAPACITY = 4096 };
     tempi_ring *ring = aligned_alloc(TEMPI_RING_ALIGN, sizeof *ring + CAPACITY);
     memset(ring, 0, sizeof *ring + CAPACITY);
-    return (tempi_ring_end){.ring = ring, .capacity = CAPACITY};
+    tempi_ring_end end;
+    tempi_ring_begin(&end, ring, CAPACITY, NULL, 0);
+    return end;
 }
 
 /* While this process cannot go on: makes room for it. */
@@ -252,7 +256,7 @@ static void make_room(void *state, int64_t idle)
 {
     far_side *other = state;
     if (idle == 8)
-        tempi_ring_read(&other->from, tempi_ring_waiting(&other->from));
+        tempi_ring_read(&other->from.bytes, tempi_ring_waiting(&other->from.bytes));
 }
 
 /* What a short message replaces is sent before, though the ring is full when that has come. */
@@ -270,8 +274,8 @@ static void check_brief_in_place(void)
     in.end = &from;
     in.source = &out;
     out.streams = true;
-    tempi_ring_put(&to, filler, sizeof filler);
-    tempi_ring_written(&to, 0);
+    tempi_ring_put(&to.bytes, filler, sizeof filler);
+    tempi_ring_written(&to.bytes, 0);
     tempi_exchange_begin(&come, 1, NULL, 0);
     tempi_exchange_begin(&out, 1, &in, 1);
     if (!tempi_exchange_run(&out, 1, &in, 1, make_room, &other) ||

@@ -301,11 +301,16 @@ static void use_all(const tempi_segment *segment)
         const int from = i / segment->members, to = i % segment->members;
         tempi_ring_end end;
         tempi_segment_end(segment, from, to, &end);
-        if (from == to ? end.ring != NULL : end.capacity != (uint64_t)segment->capacity)
+        if (from == to ? end.ring != NULL : end.bytes.capacity != (uint64_t)segment->capacity)
             fail("not that ring");
         if (!end.ring)
             continue;
-        char *last = end.ring->data + end.capacity;
+        char *last = end.ring->data + end.bytes.capacity;
+        if (end.reused.data) {
+            if (end.reused.data < last || end.bytes.capacity <= end.reused.capacity)
+                fail("a short ring is not beside a longer one");
+            last = end.reused.data + end.reused.capacity;
+        }
         if ((uintptr_t)end.ring % TEMPI_RING_ALIGN != 0 || last > segment->memory + segment->bytes)
             fail("a ring is not in the memory");
         for (char *at = (char *)end.ring; at < last; ++at)
@@ -321,7 +326,7 @@ static bool is_shared(const tempi_segment *made, tempi_segment *opened)
     use_all(opened);
     tempi_ring_end end;
     tempi_segment_end(made, 1, 0, &end);
-    return end.ring->data[0] == 1 && end.ring->data[end.capacity - 1] == 1;
+    return end.ring->data[0] == 1 && end.ring->data[end.bytes.capacity - 1] == 1;
 }
 
 static int rings(const char *folder, int members, int64_t limit, int64_t other)

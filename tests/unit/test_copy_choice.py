@@ -99,6 +99,11 @@ def test_memory_that_rests_is_judged_when_it_is_warm(driver: Path, warm: float, 
     assert changed > 950
 
 
+def test_what_warms_memory_that_rests_tells_nothing(driver: Path) -> None:
+    """It is taken from the first trials on."""
+    assert int(output(driver, "rested", 200, 0.7, 2).split()[0]) > 800
+
+
 def test_what_is_known_elsewhere_is_a_first_guess(driver: Path) -> None:
     """The way that is the first without a guess is the slower one, and tried in the first three flows with one."""
     assert output(driver, "guess", LONG).split() == ["0", *"000111", "0", "1"]

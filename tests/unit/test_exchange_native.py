@@ -61,7 +61,7 @@ def exchanged(*command: object) -> Seen:
 @pytest.mark.parametrize("members", [2, 3])
 def test_every_byte_arrives_between_processes(driver: Path, tmp_path: Path, members: int, capacity: int) -> None:
     """4096: the shortest rings that there are, shorter than most flows; 0: the segment's own."""
-    seen = exchanged(driver, "processes", tmp_path, members, capacity, 900 // members, 1 + capacity)
+    seen = exchanged(driver, "processes", tmp_path, members, capacity, 1500 // members, 1 + capacity)
     assert seen.positions > 50  # of 64
     assert seen.offered > seen.refused > 5
     assert seen.failed > 5

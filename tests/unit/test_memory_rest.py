@@ -59,7 +59,7 @@ def test_rings_have_two_to_four_mebibytes_by_the_level_2_cache(
     assert rings(driver, folder, 2, cache=cache, of_another=of_another) == [str(ring), str(ring)]
 
 
-@pytest.mark.parametrize(("bytes_", "ring"), [(3 * MIB, MIB), (3 * MIB // 2, 512 * KIB), (MIB, 256 * KIB)])
+@pytest.mark.parametrize(("bytes_", "ring"), [(3 * MIB, MIB), (7 * MIB // 4, 512 * KIB), (MIB, 256 * KIB)])
 def test_rings_are_shorter_where_there_is_less_memory(driver: Path, folder: Path, bytes_: int, ring: int) -> None:
     """Or no file may be as long, or they would take more than a sixteenth of what is free."""
     assert rings(driver, folder, 2, limit=bytes_) == [str(ring), str(ring)]

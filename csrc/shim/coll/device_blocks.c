@@ -31,7 +31,7 @@ static bool make_offers(tempi_device_blocks *device)
         tempi_ring_end *end = i != device->node->rank ? &device->node->to[i] : NULL;
         if (end && !tempi_offer_is_paused(&end->pause))
             any |= tempi_device_offers_add(&device->offers, i, device->out,
-                                           (int64_t)end->capacity / 4);
+                                           (int64_t)end->bytes.capacity / 4);
         else
             tempi_device_offers_skip(&device->offers, i);
     }

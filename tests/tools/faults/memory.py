@@ -90,6 +90,22 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "a short ring has the memory of the long one beside it",
+        "csrc/exchange/segment.c",
+        "? ring->data + segment->capacity : NULL;",
+        "? ring->data : NULL;",
+        ("tests/unit/test_memory_rest.py",),
+    ),
+    Fault(
+        "exchange",
+        "short rings have no memory",
+        "csrc/exchange/segment.c",
+        "(reused > 0 ? (int64_t)sizeof(tempi_short_ring) + reused : 0);",
+        "0;",
+        ("tests/unit/test_memory_rest.py",),
+    ),
+    Fault(
+        "exchange",
         "a block that is to be reused rests",
         "csrc/exchange/post_memory.c",
         "push(memory, &memory->reused[class], place, room);",
