@@ -140,13 +140,15 @@ static bool is_to_be_warmed(const knowledge *known, unsigned ways)
            (known->flows == 0 || !is_among(resting, known->best));
 }
 
-/* Then they are tried as at first. */
+/* Then they, and the one through memory that does not, are tried as at first: which of them is the
+ * fastest depends on where the two cores are. */
 static void begin_to_warm(knowledge *known)
 {
+    const unsigned through = resting | 1 << TEMPI_COPY_REUSED;
     known->cold = tempi_rest_bytes();
     known->until = WARM_AGAIN * known->cold;
     for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way) {
-        if (!is_among(resting, way))
+        if (!is_among(through, way))
             continue;
         known->samples[way] = 0;
         known->cost[way] = known->cost[known->best]; /* not too far behind to be tried */
