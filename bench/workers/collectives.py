@@ -34,7 +34,8 @@ from tempi.measure.records import Record
 STATUS_ROOM = 256  # larger than the MPI_Status of any ABI
 POISON = 0x5A
 SETTLING = 0.5  # seconds
-SETTLED, TOGETHER = 8, 3  # rounds of all subjects, calls
+SETTLED, TOGETHER, MOST_TOGETHER = 8, 5, 32  # rounds of all subjects, calls in each
+WARMED = 4 << 20  # bytes of a process, after which its memory that rests is warm
 BOUND = "bound"  # a subject that delivers nothing
 NULL = _engine.ffi.NULL
 
@@ -443,14 +444,15 @@ def _settle(timer: _native.Timer, world: Any) -> None:
     timer(max(20, min(300, int(SETTLING / one))))
 
 
-def _unsettled(timer: _native.Timer) -> Callable[[], bool]:
-    """The same in rounds like those measured: within these calls tempi has tried all ways."""
+def _unsettled(timer: _native.Timer, nbytes: int) -> Callable[[], bool]:
+    """The same in rounds like those measured: within these calls, of so many bytes, tempi has tried all ways."""
     rounds = iter(range(SETTLED))
+    together = min(TOGETHER + WARMED // SETTLED // max(nbytes, 1), MOST_TOGETHER)
 
     def unsettled() -> bool:
         if next(rounds, None) is None:
             return False
-        timer(TOGETHER)
+        timer(together)
         return True
 
     return unsettled
@@ -500,7 +502,8 @@ def _measure(
         yield from (record(name, (), checked=True, engaged=engaged) for name in timers if name != BOUND)
         return
     doubt = bars.doubt_of(timers, quick=options.quick)
-    unsettled = _unsettled(timers["tempi"]) if "tempi" in timers else sampling.settled
+    nbytes = world.allreduce(bench.nbytes, max)
+    unsettled = _unsettled(timers["tempi"], nbytes) if "tempi" in timers else sampling.settled
     taken = sampling.sample(list(timers.values()), options.seconds, world.bcast, unsettled, doubt)
     for name, each in zip(timers, zip(*world.allgather(taken), strict=True), strict=True):
         # Once more: the timed calls ran one after another.

@@ -1,7 +1,8 @@
 """Interleaved samples of several subjects.
 
 1. Each subject runs a few times, to warm up and to find the number of loops that makes a sample long
-   enough for the clock.
+   enough for the clock; once more when what adapts to the program has settled, whose first calls take longer: of
+   fewer loops than its rivals' more is spent on the start of a sample.
 2. That and the budget give the number of samples.
 3. In each round every subject gives one sample. The order of a round is a row of a Williams design: each
    subject follows each other one equally often, and runs once untimed before each sample, because it finds
@@ -88,13 +89,21 @@ def settled() -> bool:
     return False
 
 
+def _settle(timers: Sequence[Timer], loops: Sequence[int], unsettled: Callable[[], bool]) -> bool:
+    """Rounds that are not recorded; whether there were any."""
+    any_passed = False
+    while unsettled():
+        _round(timers, loops, orders(len(timers))[0])
+        any_passed = True
+    return any_passed
+
+
 def collect(timers: Sequence[Timer], plan: Plan, unsettled: Callable[[], bool] = settled) -> list[list[float]]:
     """Seconds of one operation, for each subject and sample."""
     taken: list[list[float]] = [[] for _ in timers]
     rows = orders(len(timers))
     for sample in range(plan.samples):
-        while unsettled():
-            _round(timers, plan.loops, rows[0])
+        _settle(timers, plan.loops, unsettled)
         _pause(random.uniform(0.0, plan.pause))
         for which, seconds in _round(timers, plan.loops, rows[sample % len(rows)]).items():
             taken[which].append(seconds)
@@ -118,6 +127,8 @@ def sample(
     if not timers:
         return []
     plan = make_plan(timers, budget, agree, most)
+    if _settle(timers, plan.loops, unsettled):
+        plan = make_plan(timers, budget, agree, most)
     taken = collect(timers, plan, unsettled)
     for _ in range(AGAIN):
         if not agree(float(in_doubt(taken))):

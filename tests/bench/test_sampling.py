@@ -64,7 +64,20 @@ def test_rounds_pass_until_all_is_settled() -> None:
     left = iter((True, True))
     taken = sampling.sample(timers, 0.0, unsettled=lambda: next(left, False))
     assert [len(one) for one in taken] == [sampling.LEAST] * 2
-    assert len(log) == 2 * (2 + 2 * (2 + sampling.LEAST))  # planned with two calls each; each sample is two
+    assert len(log) == 2 * (2 + 2 * (1 + sampling.LEAST + 1 + 1))  # planned twice with two calls each; a sample is two
+
+
+def test_loops_are_those_of_the_settled_subjects() -> None:
+    """One sample of few calls and one of many differ by what the first call takes."""
+
+    class Adapts(FakeTimer):
+        def __call__(self, loops: int) -> float:
+            self.each = 1e-3 if len(self.log) < 20 else 1e-5
+            return super().__call__(loops)
+
+    log: list[tuple[str, int]] = []
+    sampling.sample([Adapts("a", 0, log)], 0.0, unsettled=lambda: len(log) < 20)
+    assert log[-1] == ("a", sampling.calibrate(FakeTimer("b", 1e-5, []))[0])
 
 
 def test_rounds_pass_also_between_samples_and_in_later_ones() -> None:
@@ -75,11 +88,11 @@ def test_rounds_pass_also_between_samples_and_in_later_ones() -> None:
     taken = sampling.sample(
         [FakeTimer("a", 1.0, log)],
         0.0,
-        unsettled=lambda: next(asked) in (3, 4, 2 + sampling.LEAST),
+        unsettled=lambda: next(asked) in (4, 5, 3 + sampling.LEAST),
         in_doubt=lambda _: next(doubt, False),
     )
     assert [len(one) for one in taken] == [2 * sampling.LEAST]
-    assert next(asked) == 2 * sampling.LEAST + 3
+    assert next(asked) == 2 * sampling.LEAST + 4
     assert len(log) == 2 + 2 * (2 * sampling.LEAST + 3)
 
 
