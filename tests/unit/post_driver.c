@@ -84,6 +84,8 @@ static bool send_as(member *m, int to, int64_t n, bool offers)
     char *memory = offers && n > 0 ? memory_of(key, n, tempi_post_access(m->box, to), &offer)
                                    : NULL;
     static const int forced[] = {-1, TEMPI_COPY_STORED, TEMPI_COPY_REUSED, TEMPI_COPY_STORED};
+    if (memory)
+        offer.runs = 1 + (key >> 13 & 1); /* of two it could be stored */
     tempi_copy_way_force(forced[key >> 11 & 3]);
     tempi_post *post = tempi_post_new(m->box, to, n, memory ? &offer : NULL, n, false, &data);
     tempi_copy_way_force(-1);
@@ -91,6 +93,8 @@ static bool send_as(member *m, int to, int64_t n, bool offers)
         return false;
     if (post->next || post->bytes != n || (n > 0 && (data == NULL) != post->offers))
         fail("a new message is not");
+    if (post->offers && offer.runs == 1 && post->course.way == TEMPI_COPY_STORED)
+        fail("bytes without gaps are to be stored");
     if (post->offers) {
         watch(m, to, post, memory);
     } else {
