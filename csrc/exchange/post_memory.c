@@ -224,7 +224,10 @@ static uint64_t reused_block(tempi_post_memory *memory, int class, uint64_t room
     list *used = &memory->reused[class], *rested = &memory->free[class];
     if (used->first == 0 && rested->first != 0 && has_rested(memory, rested, room))
         used = rested;
-    return used->first != 0 ? used_block(memory, used, room) : new_block(memory, class, room);
+    const uint64_t place = used->first != 0 ? used_block(memory, used, room)
+                                            : new_block(memory, class, room);
+    /* rather one that has not rested than none */
+    return place == 0 && rested->first != 0 ? used_block(memory, rested, room) : place;
 }
 
 uint64_t tempi_post_block_get(tempi_post_memory *memory, uint64_t bytes, uint64_t shift,

@@ -170,6 +170,11 @@ static void without_memory(tempi_post_memory *memory)
     tempi_post_block_put(memory, first, false, bytes);
     if (get(memory, bytes) != first)
         fail("memory is asked for at each block");
+    tempi_post_block_put(memory, first, false, bytes);
+    room = 0;
+    if (get_as(memory, bytes, true) != first)
+        fail("a block rests, though there is no other one to be reused");
+    room = INT64_MAX;
     memory->refused = false;
 }
 
