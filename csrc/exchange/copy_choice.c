@@ -25,7 +25,9 @@ enum {
     SHORT_SIZES = 2, /* classes of flows that take only some times as long as to read the clocks */
     TIMED = 4,       /* of so many of these that go the best way one is timed */
     WARM_AGAIN = 64, /* times the bytes that rest: then it is warmed again */
+    WARM_SOON = 8,   /* the same after the level has changed */
     WARM_FLOWS = 16, /* of which so many count as much as that, at least */
+    UNTOLD = 128,    /* flows that end a trial if nothing is learned of them */
     WAY_BITS = 8
 };
 
@@ -135,8 +137,9 @@ static const unsigned resting = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_NONTEMPO
 /* At first, and now and then, unless the program's flows warm it. */
 static bool is_to_be_warmed(const knowledge *known, unsigned ways)
 {
+    const int64_t early = known->changed ? (WARM_AGAIN - WARM_SOON) * tempi_rest_bytes() : 0;
     return is_among(ways, TEMPI_COPY_TWICE) && is_among(ways, TEMPI_COPY_REUSED) &&
-           known->until <= 0 && known->flows % TEMPI_COPY_TRIALS == 0 &&
+           known->until <= early && known->flows % TEMPI_COPY_TRIALS == 0 &&
            (known->flows == 0 || !is_among(resting, known->best));
 }
 
@@ -147,6 +150,7 @@ static void begin_to_warm(knowledge *known)
     const unsigned through = resting | 1 << TEMPI_COPY_REUSED;
     known->cold = tempi_rest_bytes();
     known->until = WARM_AGAIN * known->cold;
+    known->changed = false;
     for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way) {
         if (!is_among(through, way))
             continue;
@@ -195,11 +199,27 @@ static int untried(const float *cost, const uint8_t *samples, unsigned ways)
     return found;
 }
 
+/* A sender that need not wait may run ahead of its receiver, which tells the time of the last flows
+ * alone: a trial of such a way would never end. */
+static void end_untold_trial(knowledge *known)
+{
+    known->cold = 0;
+    known->trying = -1;
+    for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way) {
+        if (known->samples[way] >= SAMPLES)
+            continue;
+        known->samples[way] = SAMPLES;
+        known->cost[way] = FAR * known->cost[known->best];
+    }
+}
+
 static tempi_chosen_way measured(tempi_copy_choice *choice, int class, unsigned ways)
 {
     knowledge *known = &choice->classes[class];
     const float *cost = known->cost;
     int8_t *trying = &known->trying;
+    if (++known->untold > UNTOLD && known->level > 0 && (known->cold > 0 || *trying >= 0))
+        end_untold_trial(known);
     if (is_to_be_warmed(known, ways))
         begin_to_warm(known);
     if (known->cold > 0 && is_among(ways, TEMPI_COPY_TWICE))
@@ -330,7 +350,7 @@ static void begin_again(knowledge *known)
     known->noted = 0;
     known->since -= known->flows; /* as long ago as before */
     known->flows = 0;
-    known->until = 0;
+    known->changed = true;
 }
 
 /* What is known of the others is of the time before: they will have changed likewise. */
@@ -364,6 +384,7 @@ void tempi_copy_learn(tempi_copy_choice *choice, int class, tempi_copy_way way, 
     uint8_t *samples = &known->samples[way];
     const float cost = (float)(seconds / (double)bytes);
     const bool best = known->best == way;
+    known->untold = 0;
     known->until -= least(bytes, tempi_rest_bytes() / WARM_FLOWS);
     if (!is_warm(known, way) || is_warming(known, way, bytes))
         return;
@@ -377,7 +398,7 @@ void tempi_copy_guess(tempi_copy_choice *choice, int class, const tempi_copy_cho
 {
     const knowledge *from = &other->classes[class];
     knowledge *to = &choice->classes[class];
-    if (to->flows > 0 || to->level > 0 || from->level == 0)
+    if (to->flows > 0 || to->until > 0 || to->level > 0 || from->level == 0)
         return;
     memcpy(to->cost, from->cost, sizeof to->cost);
     memcpy(to->samples, from->samples, sizeof to->samples);

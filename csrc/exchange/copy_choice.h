@@ -67,8 +67,10 @@ typedef struct tempi_copy_choice {
         uint32_t flows, since;            /* since when it is not, in flows */
         uint32_t heard; /* the leader's last word, and own flows since it changed */
         uint32_t silent;
+        uint32_t untold;          /* flows since it learned of one */
         int64_t cold;             /* bytes that warm memory that rests, from now on */
         int64_t until;            /* bytes until it is warmed again */
+        bool changed;             /* the level has, since it was warmed */
         tempi_chosen_way planned; /* of the next flow */
         bool plans;
     } classes[TEMPI_COPY_CLASSES];

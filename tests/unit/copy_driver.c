@@ -19,13 +19,22 @@
  *     rested FLOWS COST CLASS        prints how many of a thousand flows go through memory that
  *                                    rests, which costs three times as much in the first ones, then
  *                                    COST, beside the same memory again at 1; and how many when
- * COST has become 0.6 guess CLASS                    prints the way of a flow of which nothing is
- * known but in another choice, before and after that is the first guess, then of one of which more
- * is known; and whether this is still known when its trials begin again parts FOLDER prints what is
- * learned of messages in two parts alike FOLDER TURNS SEED        prints in how many turns both
- * messages of a pair went the same way, and in how many they were offered; then, of as many turns
+ *                                    COST has become 0.6
+ *     phases FLOWS CLASS             the same of memory that rests and always costs 1.5, while all
+ *                                    flows take longer and shorter in turn
+ *     apart FLOWS CLASS              the same of memory that rests and costs 2, then 1, in 700
+ * flows after so many, when the same memory again costs 1.6, not 1 untold FLOWS CLASS prints how
+ * many of a thousand flows go the best way, of others than which nothing is learned after the first
+ * FLOWS guess CLASS                    prints the way of a flow of which nothing is known but in
+ *                                    another choice, before and after that is the first guess, then
+ *                                    of one of which more is known; whether this is still known
+ *                                    when its trials begin again; and how many samples there are of
+ *                                    a way that was about to be tried
+ *     parts FOLDER                   prints what is learned of messages in two parts
+ *     alike FOLDER TURNS SEED        prints in how many turns both messages of a pair went the same
+ *                                    way, and in how many they were offered; then, of as many turns
  *                                    in which the second process alone sends, in how many it
- * offered
+ *                                    offered
  */
 #include "dice.h"
 #include "exchange/post_box.h"
@@ -265,6 +274,62 @@ static int rested(int flows, double warm, int class)
     return 0;
 }
 
+static int phases(int flows, int class)
+{
+    enum { BYTES = 8 << 10, PHASE = 300 };
+    const unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED;
+    dice d = {5};
+    tempi_copy_choice choice = {0};
+    int rests = 0;
+    for (int i = 0; i < flows; ++i) {
+        const tempi_chosen_way one = tempi_copy_choose(&choice, class, ways, NULL, 0, NULL);
+        const double cost = one.way == TEMPI_COPY_TWICE ? 1.5 : 1,
+                     level = i / PHASE % 2 ? 4e-6 : 1e-6;
+        rests += one.way == TEMPI_COPY_TWICE;
+        if (one.timed)
+            tempi_copy_learn(&choice, class, one.way, level * cost * noise(&d), BYTES);
+    }
+    printf("%d\n", 1000 * rests / flows);
+    return 0;
+}
+
+static int apart(int flows, int class)
+{
+    enum { BYTES = 128 << 10, THEN = 700 };
+    const unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED;
+    dice d = {5};
+    tempi_copy_choice choice = {0};
+    int rests = 0;
+    for (int i = 0; i < flows + THEN; ++i) {
+        const tempi_chosen_way one = tempi_copy_choose(&choice, class, ways, NULL, 0, NULL);
+        const bool rest = one.way == TEMPI_COPY_TWICE;
+        const double cost = i < flows ? (rest ? 2 : 1) : (rest ? 1 : 1.6);
+        rests += rest && i >= flows;
+        if (one.timed)
+            tempi_copy_learn(&choice, class, one.way, 1e-5 * cost * noise(&d), BYTES);
+    }
+    printf("%d\n", 1000 * rests / THEN);
+    return 0;
+}
+
+static int untold(int flows, int class)
+{
+    enum { BYTES = 128 << 10 };
+    const unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED | 1 << TEMPI_COPY_ONCE;
+    dice d = {5};
+    tempi_copy_choice choice = {0};
+    int best = 0;
+    for (int i = 0; i < 5 * flows; ++i) {
+        const tempi_chosen_way one = tempi_copy_choose(&choice, class, ways, NULL, 0, NULL);
+        const bool once = one.way == TEMPI_COPY_ONCE;
+        if (one.timed && (once || i < flows))
+            tempi_copy_learn(&choice, class, one.way, (once ? 1e-5 : 2e-5) * noise(&d), BYTES);
+        best += once && i >= flows;
+    }
+    printf("%d\n", 1000 * best / (4 * flows));
+    return 0;
+}
+
 static int guess(int class)
 {
     dice d = {1};
@@ -283,7 +348,12 @@ static int guess(int class)
     printf("%d ", one_flow(&none, class, (double[]){1, 2}, 2, &d));
     none.classes[class].flows = 0; /* as if its trials began again */
     tempi_copy_guess(&none, class, &known);
-    printf("%d\n", none.classes[class].cost[0] < none.classes[class].cost[1]);
+    printf("%d ", none.classes[class].cost[0] < none.classes[class].cost[1]);
+    tempi_copy_choice warms = {0};
+    (void)tempi_copy_choose(&warms, class, 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED, NULL, 0,
+                            NULL);
+    tempi_copy_guess(&warms, class, &known);
+    printf("%d\n", warms.classes[class].samples[TEMPI_COPY_TWICE]);
     return 0;
 }
 
@@ -455,6 +525,12 @@ int main(int argc, char **argv)
         return burst(atoi(argv[2]), strtoull(argv[3], NULL, 10), atoi(argv[4]));
     if (argc == 5 && strcmp(what, "rested") == 0)
         return rested(atoi(argv[2]), atof(argv[3]), atoi(argv[4]));
+    if (argc == 4 && strcmp(what, "phases") == 0)
+        return phases(atoi(argv[2]), atoi(argv[3]));
+    if (argc == 4 && strcmp(what, "apart") == 0)
+        return apart(atoi(argv[2]), atoi(argv[3]));
+    if (argc == 4 && strcmp(what, "untold") == 0)
+        return untold(atoi(argv[2]), atoi(argv[3]));
     if (argc == 3 && strcmp(what, "guess") == 0)
         return guess(atoi(argv[2]));
     if (argc == 4 && strcmp(what, "class") == 0)

@@ -104,9 +104,27 @@ def test_what_warms_memory_that_rests_tells_nothing(driver: Path) -> None:
     assert int(output(driver, "rested", 200, 0.7, 2).split()[0]) > 800
 
 
+def test_memory_that_rests_is_not_warmed_at_each_change_of_all_flows(driver: Path) -> None:
+    """A program has long and short ones of a class in turn, say."""
+    assert int(output(driver, "phases", 12000, SHORT)) < 200
+
+
+@pytest.mark.parametrize("flows", range(1200, 2300, 200))
+def test_memory_that_rests_is_warmed_soon_after_a_change_of_all_flows(driver: Path, flows: int) -> None:
+    """Two cores share no cache any more, say."""
+    assert int(output(driver, "apart", flows, 2)) > 400
+
+
+@pytest.mark.parametrize("flows", [1500, 4000])
+def test_a_way_of_which_nothing_is_learned_any_more_is_not_tried_for_ever(driver: Path, flows: int) -> None:
+    """A sender that need not wait runs ahead of its receiver, which tells the time of its last flows alone."""
+    assert int(output(driver, "untold", flows, 2)) > 750
+
+
 def test_what_is_known_elsewhere_is_a_first_guess(driver: Path) -> None:
-    """The way that is the first without a guess is the slower one, and tried in the first three flows with one."""
-    assert output(driver, "guess", LONG).split() == ["0", *"000111", "0", "1"]
+    """The way that is the first without a guess is the slower one, and tried in the first three flows with one. None
+    takes the place of a trial that has begun."""
+    assert output(driver, "guess", LONG).split() == ["0", *"000111", "0", "1", "0"]
 
 
 def test_both_messages_of_a_pair_go_the_way_that_one_side_chooses(driver: Path, tmp_path: Path) -> None:

@@ -117,8 +117,7 @@ FAULTS = (
         "what is reused counts as other memory that is written",
         "csrc/exchange/post_memory.c",
         "    const uint64_t place = used->first != 0 ? used_block(memory, used, room)\n",
-        "    memory->given += room;\n"
-        "    const uint64_t place = used->first != 0 ? used_block(memory, used, room)\n",
+        "    memory->given += room;\n    const uint64_t place = used->first != 0 ? used_block(memory, used, room)\n",
         ("tests/unit/test_memory_rest.py",),
     ),
     Fault(
