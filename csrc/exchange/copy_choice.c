@@ -206,10 +206,10 @@ static void end_untold_trial(knowledge *known)
     known->cold = 0;
     known->trying = -1;
     for (tempi_copy_way way = 0; way < TEMPI_COPY_WAYS; ++way) {
-        if (known->samples[way] >= SAMPLES)
-            continue;
-        known->samples[way] = SAMPLES;
-        known->cost[way] = FAR * known->cost[known->best];
+        if (known->samples[way] == 0 && way != known->best)
+            known->cost[way] = FAR * known->cost[known->best];
+        if (known->samples[way] < SAMPLES)
+            known->samples[way] = SAMPLES;
     }
 }
 
