@@ -35,7 +35,7 @@ STATUS_ROOM = 256  # larger than the MPI_Status of any ABI
 POISON = 0x5A
 SETTLING = 0.5  # seconds
 SETTLED, TOGETHER, MOST_TOGETHER = 8, 5, 32  # rounds of all subjects, calls in each
-WARMED = 4 << 20  # bytes of a process, after which its memory that rests is warm
+WARMED = 4 << 20  # bytes, at most, after which memory that rests is warm (csrc/exchange/rest.h)
 BOUND = "bound"  # a subject that delivers nothing
 NULL = _engine.ffi.NULL
 

@@ -22,10 +22,13 @@
  *                                    COST has become 0.6
  *     phases FLOWS CLASS             the same of memory that rests and always costs 1.5, while all
  *                                    flows take longer and shorter in turn
- *     apart FLOWS CLASS              the same of memory that rests and costs 2, then 1, in 700
- * flows after so many, when the same memory again costs 1.6, not 1 untold FLOWS CLASS prints how
- * many of a thousand flows go the best way, of others than which nothing is learned after the first
- * FLOWS guess CLASS                    prints the way of a flow of which nothing is known but in
+ *     apart FLOWS CLASS              the same in 700 flows after so many, in which memory that
+ *                                    rests costs 1, before 2, and the same again 1.6, before 1
+ *     untold FLOWS COST CLASS        prints how many of a thousand flows go the best way: one copy,
+ *                                    which costs COST, or the same memory again, 2, not memory that
+ *                                    rests, 3; of all but one copy nothing is learned since memory
+ *                                    is warmed after the first FLOWS
+ *     guess CLASS                    prints the way of a flow of which nothing is known but in
  *                                    another choice, before and after that is the first guess, then
  *                                    of one of which more is known; whether this is still known
  *                                    when its trials begin again; and how many samples there are of
@@ -151,16 +154,21 @@ static int unsteady(int flows, uint64_t seed, int class)
     return 0;
 }
 
-/* By one of the first n ways; learns of it, and returns it. */
+/* By one of these ways; learns of it, and returns it. */
+static tempi_copy_way flow_among(tempi_copy_choice *choice, int class, unsigned ways,
+                                 const double *cost, int64_t bytes, dice *d)
+{
+    const tempi_chosen_way one = tempi_copy_choose(choice, class, ways, NULL, 0, NULL);
+    if (one.timed)
+        tempi_copy_learn(choice, class, one.way, 1e-4 * cost[one.way] * noise(d), bytes);
+    return one.way;
+}
+
+/* The same by one of the first n. */
 static tempi_copy_way one_flow(tempi_copy_choice *choice, int class, const double *cost, int n,
                                dice *d)
 {
-    enum { BYTES = 1 << 20 };
-    const unsigned ways = (1u << n) - 1;
-    const tempi_chosen_way one = tempi_copy_choose(choice, class, ways, NULL, 0, NULL);
-    if (one.timed)
-        tempi_copy_learn(choice, class, one.way, 1e-4 * cost[one.way] * noise(d), BYTES);
-    return one.way;
+    return flow_among(choice, class, (1u << n) - 1, cost, 1 << 20, d);
 }
 
 static int others(int flows, uint64_t seed, int class)
@@ -251,16 +259,17 @@ static int burst(int flows, uint64_t seed, int class)
     return 0;
 }
 
+static const unsigned rests_or_not = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED;
+
 /* In the last half of as many flows again, it has. */
 static int rested(int flows, double warm, int class)
 {
     enum { BYTES = 128 << 10, WARM = (2 << 20) / BYTES, COLD = 40 };
-    const unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED;
     dice d = {5};
     tempi_copy_choice choice = {0};
     int used = 0, since = 0, count[2] = {0};
     for (int i = 0; i < 2 * flows; ++i) {
-        const tempi_chosen_way one = tempi_copy_choose(&choice, class, ways, NULL, 0, NULL);
+        const tempi_chosen_way one = tempi_copy_choose(&choice, class, rests_or_not, NULL, 0, NULL);
         const bool rests = one.way == TEMPI_COPY_TWICE;
         since = rests ? 0 : since + 1;
         used = rests ? used + 1 : since > COLD ? 0 : used;
@@ -277,18 +286,15 @@ static int rested(int flows, double warm, int class)
 static int phases(int flows, int class)
 {
     enum { BYTES = 8 << 10, PHASE = 300 };
-    const unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED;
+    static const double cost[2][TEMPI_COPY_WAYS] = {
+        {[TEMPI_COPY_TWICE] = 0.015, [TEMPI_COPY_REUSED] = 0.01},
+        {[TEMPI_COPY_TWICE] = 0.06, [TEMPI_COPY_REUSED] = 0.04}};
     dice d = {5};
     tempi_copy_choice choice = {0};
     int rests = 0;
-    for (int i = 0; i < flows; ++i) {
-        const tempi_chosen_way one = tempi_copy_choose(&choice, class, ways, NULL, 0, NULL);
-        const double cost = one.way == TEMPI_COPY_TWICE ? 1.5 : 1,
-                     level = i / PHASE % 2 ? 4e-6 : 1e-6;
-        rests += one.way == TEMPI_COPY_TWICE;
-        if (one.timed)
-            tempi_copy_learn(&choice, class, one.way, level * cost * noise(&d), BYTES);
-    }
+    for (int i = 0; i < flows; ++i)
+        rests += flow_among(&choice, class, rests_or_not, cost[i / PHASE % 2], BYTES, &d) ==
+                 TEMPI_COPY_TWICE;
     printf("%d\n", 1000 * rests / flows);
     return 0;
 }
@@ -296,37 +302,39 @@ static int phases(int flows, int class)
 static int apart(int flows, int class)
 {
     enum { BYTES = 128 << 10, THEN = 700 };
-    const unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED;
+    static const double cost[2][TEMPI_COPY_WAYS] = {
+        {[TEMPI_COPY_TWICE] = 0.2, [TEMPI_COPY_REUSED] = 0.1},
+        {[TEMPI_COPY_TWICE] = 0.1, [TEMPI_COPY_REUSED] = 0.16}};
     dice d = {5};
     tempi_copy_choice choice = {0};
     int rests = 0;
-    for (int i = 0; i < flows + THEN; ++i) {
-        const tempi_chosen_way one = tempi_copy_choose(&choice, class, ways, NULL, 0, NULL);
-        const bool rest = one.way == TEMPI_COPY_TWICE;
-        const double cost = i < flows ? (rest ? 2 : 1) : (rest ? 1 : 1.6);
-        rests += rest && i >= flows;
-        if (one.timed)
-            tempi_copy_learn(&choice, class, one.way, 1e-5 * cost * noise(&d), BYTES);
-    }
+    for (int i = 0; i < flows; ++i)
+        (void)flow_among(&choice, class, rests_or_not, cost[0], BYTES, &d);
+    for (int i = 0; i < THEN; ++i)
+        rests += flow_among(&choice, class, rests_or_not, cost[1], BYTES, &d) == TEMPI_COPY_TWICE;
     printf("%d\n", 1000 * rests / THEN);
     return 0;
 }
 
-static int untold(int flows, int class)
+static int untold(int flows, double once, int class)
 {
-    enum { BYTES = 128 << 10 };
-    const unsigned ways = 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED | 1 << TEMPI_COPY_ONCE;
+    enum { BYTES = 128 << 10, THEN = 4000 };
+    const unsigned ways = rests_or_not | 1 << TEMPI_COPY_ONCE;
+    const double cost[TEMPI_COPY_WAYS] = {
+        [TEMPI_COPY_TWICE] = 3, [TEMPI_COPY_ONCE] = once, [TEMPI_COPY_REUSED] = 2};
+    const tempi_copy_way best = once < 2 ? TEMPI_COPY_ONCE : TEMPI_COPY_REUSED;
     dice d = {5};
     tempi_copy_choice choice = {0};
-    int best = 0;
-    for (int i = 0; i < 5 * flows; ++i) {
+    int found = 0;
+    for (int i = 0; i < flows || (i < 4 * flows && choice.classes[class].cold == 0); ++i)
+        (void)flow_among(&choice, class, ways, cost, BYTES, &d);
+    for (int i = 0; i < THEN; ++i) {
         const tempi_chosen_way one = tempi_copy_choose(&choice, class, ways, NULL, 0, NULL);
-        const bool once = one.way == TEMPI_COPY_ONCE;
-        if (one.timed && (once || i < flows))
-            tempi_copy_learn(&choice, class, one.way, (once ? 1e-5 : 2e-5) * noise(&d), BYTES);
-        best += once && i >= flows;
+        if (one.timed && one.way == TEMPI_COPY_ONCE)
+            tempi_copy_learn(&choice, class, one.way, 1e-4 * once * noise(&d), BYTES);
+        found += one.way == best;
     }
-    printf("%d\n", 1000 * best / (4 * flows));
+    printf("%d\n", 1000 * found / THEN);
     return 0;
 }
 
@@ -350,8 +358,7 @@ static int guess(int class)
     tempi_copy_guess(&none, class, &known);
     printf("%d ", none.classes[class].cost[0] < none.classes[class].cost[1]);
     tempi_copy_choice warms = {0};
-    (void)tempi_copy_choose(&warms, class, 1 << TEMPI_COPY_TWICE | 1 << TEMPI_COPY_REUSED, NULL, 0,
-                            NULL);
+    (void)tempi_copy_choose(&warms, class, rests_or_not, NULL, 0, NULL);
     tempi_copy_guess(&warms, class, &known);
     printf("%d\n", warms.classes[class].samples[TEMPI_COPY_TWICE]);
     return 0;
@@ -529,8 +536,8 @@ int main(int argc, char **argv)
         return phases(atoi(argv[2]), atoi(argv[3]));
     if (argc == 4 && strcmp(what, "apart") == 0)
         return apart(atoi(argv[2]), atoi(argv[3]));
-    if (argc == 4 && strcmp(what, "untold") == 0)
-        return untold(atoi(argv[2]), atoi(argv[3]));
+    if (argc == 5 && strcmp(what, "untold") == 0)
+        return untold(atoi(argv[2]), atof(argv[3]), atoi(argv[4]));
     if (argc == 3 && strcmp(what, "guess") == 0)
         return guess(atoi(argv[2]));
     if (argc == 4 && strcmp(what, "class") == 0)

@@ -162,6 +162,14 @@ FAULTS = (
     ),
     Fault(
         "exchange",
+        "what the best way costs is forgotten with a trial that ends",
+        "csrc/exchange/copy_choice.c",
+        "        if (known->samples[way] == 0 && way != known->best)",
+        "        if (known->samples[way] == 0)",
+        ("tests/unit/test_copy_choice.py",),
+    ),
+    Fault(
+        "exchange",
         "each change of the level warms memory that rests",
         "csrc/exchange/copy_choice.c",
         "known->changed ? (WARM_AGAIN - WARM_SOON) * tempi_rest_bytes() : 0;",
